@@ -1,11 +1,11 @@
 GO ?= go
-# Who builds need not be who owns the work tree: then git answers nobody who asks what the sources are.
+# Another user may own the work tree. Then git refuses to answer, and go build would fail.
 ifeq (,$(findstring -buildvcs,$(GOFLAGS)))
 override GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
 endif
 export GOFLAGS
 
-# Go's caches are below .tools/ when there is no home folder, or none that can be written to.
+# Go's caches are in .tools/ if there is no writable home folder.
 cache = $(shell d="$$($(GO) env $(1) 2>/dev/null)"; case "$$d" in (/*) mkdir -p "$$d" 2>/dev/null && [ -w "$$d" ] || \
 	[ -d "$$d/cache/download" ] ;; (*) false ;; esac || echo elsewhere)
 ifneq (,$(call cache,GOCACHE))
@@ -17,23 +17,22 @@ endif
 
 # One suite of internal/e2e alone: make e2e SUITE=traffic
 SUITE ?=
-# Flags of the yardstick: make bench ARGS="-proxies 200 -sotw", make bench ARGS="-write docs/performance.md"; and of the
-# demonstration: make run ARGS="--network 127.0.9" moves its workloads; ashored stays, unless --xds-address and --metrics-address
-# move it too.
+# Flags of the benchmark: make bench ARGS="-proxies 200", make bench ARGS="-write docs/performance.md"; and of
+# make run: ARGS="--network 127.0.9" moves the workloads, --xds-address and --metrics-address move ashored.
 ARGS ?=
 # How long each fuzz target runs: make fuzz FUZZTIME=1m
 FUZZTIME ?= 10s
-# Where make package puts packages and archive, the version of the packages, and for which processors they are.
+# Output folder, version and architectures of make package.
 DIST ?= dist
 VERSION ?= $(shell systemd/packaging/version.sh)
 ARCHES ?= amd64 arm64
-# Of the package of Envoy; raised when the package changes and Envoy does not.
+# Release of the package of Envoy: increase it if the package changes and Envoy does not.
 ENVOY_RELEASE ?= 1
 envoy-version = $(shell sed -n 's/^\tversion = "\(.*\)"/\1/p' tools/envoy/wheel.go)
 
 .DEFAULT_GOAL := build
 
-help: ## list what can be made
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build the programs into bin/
@@ -42,8 +41,8 @@ build: ## build the programs into bin/
 tools: consul-tool ## fetch Envoy and build Consul, which tests and demonstrations need, into .tools/ (once)
 	@$(GO) run ./tools/envoy --to .tools/envoy
 
-# Consul is a program for tests alone, in a module of its own (tools/consul), and never part of what is shipped. One's own
-# is used instead when CONSUL names it.
+# Consul is for tests only: it is in a module of its own (tools/consul), and never in a package.
+# CONSUL names another program to use instead.
 consul-version = $(shell awk '$$1 == "github.com/hashicorp/consul" { print $$2 }' tools/consul/go.mod)
 
 consul-tool:
@@ -62,11 +61,11 @@ run: build tools ## a working mesh on this machine, without root
 net-tools: # programs and a Debian tree that only root's tests need, and only root can install
 	@[ "$$(id -u)" != 0 ] || tools/machine.sh .tools/machine
 
-# Not from the cache of results: what tests build and start themselves, it does not know.
+# -count=1, because Go's test cache does not track the programs that tests build and start.
 test: build tools net-tools package ## all tests, real Envoy and Consul included
-	$(GO) test -count=1 ./...
+	$(GO) test -count=1 -p 4 ./...
 
-e2e: build tools net-tools package ## tests with real Envoys alone; SUITE=traffic is internal/e2e/traffic
+e2e: build tools net-tools package ## only tests with real Envoys; SUITE=traffic is internal/e2e/traffic
 	$(GO) test -v -count=1 ./internal/e2e/$(if $(SUITE),$(SUITE)/)...
 
 check: build tools net-tools package ## formatting, vet, lint and all tests with the race detector
@@ -76,7 +75,7 @@ check: build tools net-tools package ## formatting, vet, lint and all tests with
 	$(GO) tool -modfile=tools/lint/go.mod staticcheck -checks inherit,-SA1019 ./... # deprecated fields are what operators write
 	$(GO) test -count=1 -race ./...
 
-bench: build ## the yardstick: many simulated Envoys against ashored and against the floor; ARGS="-all" for more
+bench: build ## benchmark: many simulated Envoys against ashored and against the floor; ARGS="-all" for more
 	$(GO) run ./bench $(ARGS)
 
 fuzz: ## every fuzz target for FUZZTIME
@@ -87,14 +86,14 @@ fuzz: ## every fuzz target for FUZZTIME
 		done; \
 	done
 
-golden: ## rewrite the expectations of golden tests
+golden: ## rewrite the expected results of golden tests
 	$(GO) test ./config -run 'TestProblemTexts|TestMeshDoc' -update
 	$(GO) test ./xds/gen ./examples -run TestGolden -update
 	$(GO) test ./agent/intercept -run TestRender -update
 
 package-build = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X github.com/ashore-mesh/ashore/internal/build.version=$(VERSION)' $$(git rev-parse HEAD >/dev/null 2>&1 && echo -buildvcs=true)
 
-package: package-texts ## deb and rpm packages for amd64 and arm64, and an archive for this kind of machine, in dist/
+package: package-texts ## deb and rpm packages for amd64 and arm64, and an archive for this architecture, in dist/
 	@rm -rf '$(DIST)'/*.deb '$(DIST)'/*.rpm '$(DIST)/build/doc' '$(DIST)/build/completion'
 	@mkdir -p '$(DIST)/build/completion'
 	@cp -r '$(DIST)/ashore' '$(DIST)/build/doc'
@@ -118,7 +117,7 @@ package-texts: # what people read, with everything that it links to
 	@mkdir -p '$(DIST)/ashore'
 	@tar -cf - LICENSE README.md CONTRIBUTING.md docs $(wildcard $(foreach kind,README.md *.yaml *.sh *.json *.jwt config rules change,examples/*/$(kind))) | tar -C '$(DIST)/ashore' -xf -
 
-clean: ## remove what was built and run; fetched tools stay
+clean: ## remove build results and .run; downloaded tools stay
 	rm -rf bin .run dist coverage.out .tools/quickstart .tools/echo
 
 .PHONY: help build tools consul-tool net-tools run test e2e check bench fuzz golden package package-texts clean

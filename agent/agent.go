@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -24,10 +25,10 @@ import (
 type Config struct {
 	// Settings are complete: Complete accepted them.
 	Settings Settings
-	// Log receives the agent's log and, named "envoy", the log of an Envoy that is a child.
-	Log hclog.Logger
-	// Stdout receives Envoy's standard output, which is access logs. Nil: they are dropped.
-	Stdout io.Writer
+	Log      hclog.Logger
+	// Stdout receives the access logs of an Envoy that is a child, and Stderr its log. Nil: they are
+	// dropped.
+	Stdout, Stderr io.Writer
 	// Sockets are the DNS sockets that the service manager opened.
 	Sockets []*os.File
 	// Notify sends a state to the service manager, in the form of sd_notify(3). Nil: there is none.
@@ -73,13 +74,10 @@ func New(c Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Stdout == nil {
-		c.Stdout = io.Discard
-	}
 	a := &Agent{settings: c.Settings, sockets: c.Sockets, path: path, log: c.Log.Named("agent"),
 		admin:   envoy.NewAdmin(c.Settings.adminSocket()),
 		scrapes: make(chan struct{}, maxScrapes), notifier: notifier{notify: c.Notify, watchdog: c.Watchdog}}
-	a.health = &healthReporter{report: a.reportHealth}
+	a.health = &healthReporter{report: a.reportHealth, proxy: "the proxy is starting"}
 	a.prober = a.newProber()
 	if err := a.identify(c.Log); err != nil {
 		return nil, err
@@ -103,7 +101,8 @@ func (a *Agent) newRunner(c Config) (envoy.Runner, error) {
 	o := envoy.Options{Concurrency: s.Envoy.Concurrency, DrainTime: s.Envoy.DrainTime}
 	if !s.Envoy.units {
 		bootstrap := filepath.Join(s.State, bootstrapFile)
-		return envoy.NewChild(a.path, bootstrap, o, c.Stdout, c.Log.Named("envoy"), a.log), nil
+		return envoy.NewChild(a.path, bootstrap, o, cmp.Or(c.Stdout, io.Discard), cmp.Or(c.Stderr, io.Discard),
+			a.log), nil
 	}
 	if c.manager == nil {
 		c.manager = &envoy.Systemd{}
@@ -164,7 +163,9 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	a.health.resumed = resumed
+	if resumed {
+		a.health.resumed, a.health.proxy, a.ready.result = true, "", nil
+	}
 	a.log.Info("starting", "workload", a.settings.Workload.Name+"."+a.settings.Workload.Namespace,
 		"address", a.settings.Workload.Addresses[0],
 		"control_plane", a.settings.XDS.Addresses, "envoy", a.path)

@@ -27,8 +27,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
-// patience bounds every wait of these tests; none of them takes nearly as long.
-const patience = 30 * time.Second
+// testTimeout bounds every wait of these tests; none of them takes nearly as long.
+const testTimeout = 30 * time.Second
 
 // running is an agent that runs until the test stops it.
 type running struct {
@@ -69,7 +69,7 @@ func (r *running) end() error {
 		r.stop()
 		select {
 		case r.err = <-r.done:
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			r.err = errors.New("the agent does not end")
 		}
 	})
@@ -82,7 +82,7 @@ func (r *running) get(method string, port int, path string) (int, string, error)
 	if err != nil {
 		return 0, "", err
 	}
-	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTimeout}
 	resp, err := c.Do(req)
 	if err != nil {
 		return 0, "", err
@@ -94,7 +94,7 @@ func (r *running) get(method string, port int, path string) (int, string, error)
 // eventually waits until ok is nil.
 func eventually(t *testing.T, what string, ok func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(testTimeout)
 	for {
 		err := ok()
 		if err == nil {
@@ -170,9 +170,9 @@ func tcpForward(t *testing.T, at, target string) ([]*clusterv3.Cluster, []*liste
 				ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: proxy}}}}}}}
 }
 
-// The whole life with a real Envoy: it becomes ready with the control plane's configuration,
-// introduces itself, answers health and metrics and nothing else there, passes traffic, drains an
-// open connection and ends; files and processes are gone.
+// The whole life with a real Envoy: it becomes ready with the control plane's configuration and
+// passes traffic. It serves only health and metrics. It drains an open connection at the end. Then
+// files and processes are gone.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.41.2"
@@ -180,7 +180,7 @@ func TestLife(t *testing.T) {
 	plane := startControlPlane(t, clusters, listeners)
 	r := start(t, example(t, address, func(s *Settings) {
 		s.XDS.Addresses = []string{plane.address}
-		s.Drain.Maximum = patience
+		s.Drain.Maximum = testTimeout
 	}))
 	r.ready(statusPort)
 	r.ready(healthPort)
@@ -239,7 +239,7 @@ func TestLife(t *testing.T) {
 // talk sends text and expects it back.
 func talk(t *testing.T, conn net.Conn, text string) {
 	t.Helper()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(testTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	buf := make([]byte, len(text))
@@ -273,7 +273,7 @@ func TestDrainBound(t *testing.T) {
 	}
 }
 
-// An Envoy that is killed is started again and takes traffic; nobody has to do anything.
+// An Envoy that is killed is started again and takes traffic; no operator has to act.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.41.4"
@@ -343,7 +343,7 @@ func TestCrashLoop(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := start(t, example(t, "127.0.41.11", func(s *Settings) { s.Envoy.Path = broken }))
-	want := "Envoy does not run: " + broken + ": exit status 1: error initializing: bad tea"
+	want := "Envoy does not run: " + broken + ": exit status 1: [1][critical][main] error initializing: bad tea"
 	eventually(t, "the reason", func() error {
 		code, body, err := r.get(http.MethodGet, statusPort, "/healthz/ready")
 		if err == nil && (code != http.StatusServiceUnavailable || strings.TrimSpace(body) != want) {
@@ -353,7 +353,7 @@ func TestCrashLoop(t *testing.T) {
 	})
 }
 
-// What is in the way of the start is named with its setting.
+// An error that prevents the start names the setting.
 func TestStartErrors(t *testing.T) {
 	t.Parallel()
 	take := func(at string) {
@@ -403,7 +403,7 @@ func (r *running) fails() error {
 	var err error
 	select {
 	case err = <-r.done:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		r.t.Fatal("the agent runs on")
 	}
 	r.once.Do(r.stop)

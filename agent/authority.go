@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"strings"
 	"time"
@@ -63,14 +62,14 @@ type authority struct {
 }
 
 // ask requests a certificate. It tries the addresses one after another, until one gives a
-// certificate or refuses. The identity is parsed and not verified. local is this machine's address
-// on the connection. Errors: RefusedError, or what failed at each address.
-func (a *authority) ask(ctx context.Context, q certificateRequest) (id *Identity, local net.Addr, err error) {
+// certificate or refuses. The identity is parsed and not verified. Errors: RefusedError, or what
+// failed at each address.
+func (a *authority) ask(ctx context.Context, q certificateRequest) (*Identity, error) {
 	var errs []error
 	for _, address := range a.addresses {
-		id, local, err = a.askOne(ctx, address, q)
+		id, err := a.askOne(ctx, address, q)
 		if err == nil {
-			return id, local, nil
+			return id, nil
 		}
 		errs = append(errs, err)
 		var refused *RefusedError
@@ -78,23 +77,23 @@ func (a *authority) ask(ctx context.Context, q certificateRequest) (id *Identity
 			break
 		}
 	}
-	return nil, nil, errors.Join(errs...)
+	return nil, errors.Join(errs...)
 }
 
-func (a *authority) askOne(ctx context.Context, address string, q certificateRequest) (*Identity, net.Addr, error) {
+func (a *authority) askOne(ctx context.Context, address string, q certificateRequest) (*Identity, error) {
 	conn, err := dial(ctx, address, a.own, a.config())
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	answer, err := createCertificate(ctx, conn, q)
 	if err != nil {
-		return nil, nil, refusal(address, err)
+		return nil, refusal(address, err)
 	}
 	id, err := parseAnswer(q.key, answer.GetCertChain())
 	if err != nil {
-		return nil, nil, fmt.Errorf("control plane %s answered with what cannot be used: %w", address, err)
+		return nil, fmt.Errorf("control plane %s answered with what cannot be used: %w", address, err)
 	}
-	return id, conn.LocalAddr(), nil
+	return id, nil
 }
 
 // createCertificate sends one request over a connection, and closes it.
@@ -147,7 +146,7 @@ func refusal(address string, err error) error {
 		r.Todo = "the token was not used: add --name NAME to the line, " +
 			"or --replace when this machine is to take the place of that one"
 	case codes.Unauthenticated:
-		if !strings.Contains(r.Text, "ashorectl join-token create") { // it is not said twice
+		if !strings.Contains(r.Text, "ashorectl join-token create") { // it is not logged twice
 			r.Todo = "a new line is made by \"ashorectl join-token create\""
 		}
 	case codes.FailedPrecondition, codes.NotFound:

@@ -22,7 +22,7 @@ func TestNode(t *testing.T) {
 	w := &s.Workload
 	w.Namespace, w.Addresses, w.Labels = "shop", []string{"10.0.0.7", "fd00::7"}, map[string]string{"app": "web",
 		"version": "v1"}
-	w.serviceAccount, w.Network, w.Locality, w.HTTPProxyPort = "web", "net-1", "eu/a/rack-1", 15007
+	w.serviceAccount, w.Network, w.Locality = "web", "net-1", "eu/a/rack-1"
 	s.Envoy.DrainTime, s.Envoy.Concurrency = 90*time.Second, 2
 	if err := s.Complete(); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestNode(t *testing.T) {
 		"metadata": {
 			"NAME": "web-1", "NAMESPACE": "shop", "WORKLOAD_NAME": "web", "INSTANCE_IPS": "10.0.0.7,fd00::7",
 			"ISTIO_VERSION": "1.31.1", "LABELS": {"app": "web", "version": "v1"}, "INTERCEPTION_MODE": "NONE",
-			"SERVICE_ACCOUNT": "web", "NETWORK": "net-1", "HTTP_PROXY_PORT": "15007", "ASHORE_STREAM": "config",
+			"SERVICE_ACCOUNT": "web", "NETWORK": "net-1", "ASHORE_STREAM": "config",
 			"ENVOY_STATUS_PORT": 15021, "ENVOY_PROMETHEUS_PORT": 15090,
 			"PROXY_CONFIG": {"concurrency": 2, "drainDuration": "90s", "statusPort": 15020}
 		}

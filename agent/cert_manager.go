@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"sync"
 	"time"
@@ -29,10 +28,10 @@ type CertManagerConfig struct {
 // CertManager holds a workload's identity. It renews the certificate at about half of its life and
 // stores the mesh's roots. Everything is on disk before it is used. Safe for concurrent use.
 type CertManager struct {
-	store store                                                                  // guarded by saving
-	ask   func(context.Context, certificateRequest) (*Identity, net.Addr, error) // set once
-	name  string                                                                 // set once
-	clock func() time.Time                                                       // set once
+	store store                                                        // guarded by saving
+	ask   func(context.Context, certificateRequest) (*Identity, error) // set once
+	name  string                                                       // set once
+	clock func() time.Time                                             // set once
 	log   hclog.Logger
 
 	saving sync.Mutex // held while the disk is written

@@ -6,7 +6,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,7 +54,7 @@ func answers(t *testing.T, k *CertManager, m *mesh, life time.Duration, err func
 	var mu sync.Mutex
 	var times []time.Time // guarded by mu
 	var keys []string     // of the manager's goroutine alone
-	k.ask = func(_ context.Context, q certificateRequest) (*Identity, net.Addr, error) {
+	k.ask = func(_ context.Context, q certificateRequest) (*Identity, error) {
 		mu.Lock()
 		times = append(times, time.Now())
 		mu.Unlock()
@@ -63,14 +62,14 @@ func answers(t *testing.T, k *CertManager, m *mesh, life time.Duration, err func
 			keys = append(keys, h)
 		}
 		if e := err(); e != nil {
-			return nil, nil, e
+			return nil, e
 		}
 		if len(keys) != 1 {
 			t.Errorf("%d keys were tried for one certificate", len(keys))
 		}
 		keys = nil
 		id, e := parseAnswer(q.key, m.issue(t, web(), must(newRequest(q.key)), life))
-		return id, nil, e
+		return id, e
 	}
 	return func() []time.Time {
 		mu.Lock()
@@ -93,7 +92,7 @@ func keeping(t *testing.T, k *CertManager) (end func()) {
 }
 
 // A certificate is renewed between 40 and 60 % of its life, again and again, with a new key each
-// time; everybody is told.
+// time; all subscribers are notified.
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -173,8 +172,8 @@ func TestRenewalTrouble(t *testing.T) {
 	})
 }
 
-// An agent that starts with a certificate from disk asks nobody before it is time, and begins where
-// the former one stopped.
+// An agent that starts with a certificate from disk sends no request before the renewal is due, and
+// continues where the former one stopped.
 func TestRenewalAfterRestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -283,7 +282,7 @@ func TestSetRoots(t *testing.T) {
 		id.Serial() != before.Serial() {
 		t.Errorf("on disk: %v, %v", id, err)
 	}
-	// With both roots a server below the other one is believed.
+	// With both roots a server below the other one is accepted.
 	check := &serverCheck{roots: k.Identity().Roots, trustDomain: "cluster.local", now: time.Now}
 	if _, err := check.verify(parse(t, other.server(t, nil).Certificate)); err != nil {
 		t.Errorf("a control plane below the new root: %v", err)
@@ -295,7 +294,7 @@ func TestSetRoots(t *testing.T) {
 	}
 }
 
-// A root that is taken out of the mesh is believed no longer, even when this workload's own
+// A root that is removed from the mesh is no longer trusted, even if this workload's own
 // certificate is below it; then a new certificate is asked for at once. Until it comes, the status
 // says what is wrong, after a restart too.
 func TestRootTakenOut(t *testing.T) {
@@ -347,7 +346,7 @@ func parse(t *testing.T, ders [][]byte) (out []*x509.Certificate) {
 	return out
 }
 
-// A certificate for somebody else, or one that is not valid now, is not taken.
+// A certificate for another identity, or one that is not valid now, is rejected.
 func TestTakeRefused(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, "cluster.local")
@@ -371,8 +370,8 @@ func TestTakeRefused(t *testing.T) {
 	}
 }
 
-// At whatever step a save stops, what is read is the old key with its chain or the new one with its
-// own, and the next save works.
+// If a save stops at any step, key and chain on disk are both old or both new, and the next save
+// works.
 func TestKillPoints(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, "cluster.local")
@@ -449,7 +448,7 @@ func TestLoadBroken(t *testing.T) {
 	}
 }
 
-// A machine that slept renews soon after it wakes: its timers did not go on.
+// A machine that slept renews soon after it wakes: its timers stopped.
 func TestRenewalAfterSleep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -96,7 +96,7 @@ func (m *CertManager) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next, _, err := m.ask(ctx, certificateRequest{key: key, name: m.name})
+	next, err := m.ask(ctx, certificateRequest{key: key, name: m.name})
 	if err != nil {
 		return err
 	}
@@ -125,15 +125,6 @@ func (m *CertManager) take(next *Identity, now time.Time) error {
 	m.replace(next, joined)
 	m.log.Info("certificate renewed", "serial", next.Serial(), "ends", next.Leaf().NotAfter)
 	return m.store.forgetKey()
-}
-
-// backdate is how long before its issue a certificate begins.
-const backdate = 2 * time.Minute
-
-// clockSkew is how far this machine's clock is ahead of the authority's, which has just issued the
-// certificate. It is wrong by up to backdate where the authority itself is younger than that.
-func clockSkew(id *Identity, now time.Time) time.Duration {
-	return now.Sub(id.Leaf().NotBefore) - backdate
 }
 
 // checkValidNow returns an error if a new certificate is not valid by this machine's clock.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/agent/envoy"
 	"github.com/ashore-mesh/ashore/internal/httpserver"
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
@@ -131,10 +132,7 @@ func Leave(ctx context.Context, state string, wait time.Duration) error {
 		case errors.As(err, &busy) && ctx.Err() != nil:
 			return fmt.Errorf("the agent (process %d) has not ended within %s: %w", busy.PID, wait, ctx.Err())
 		case errors.As(err, &busy):
-			select {
-			case <-ctx.Done():
-			case <-time.After(50 * time.Millisecond):
-			}
+			task.Sleep(ctx, 50*time.Millisecond)
 			continue
 		case err != nil:
 			return err

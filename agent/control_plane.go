@@ -34,7 +34,7 @@ func (a *Agent) connect(log hclog.Logger) error {
 		Plaintext: s.Dev,
 		SetRoots:  func([]string) error { return nil },
 		CacheFile: filepath.Join(s.State, cacheFile),
-		Owner:     fmt.Sprintf("%s, group %s", n.GetId(), s.Workload.Group),
+		Owner:     fmt.Sprintf("%s, %s, group %s", n.GetId(), s.Workload.serviceAccount, s.Workload.Group),
 		MaxAge:    s.XDS.MaxAge,
 		Log:       log,
 	}
@@ -47,7 +47,7 @@ func (a *Agent) connect(log hclog.Logger) error {
 			return conn, nil
 		}
 		c.Renewed, c.Refused, c.SetRoots = k.Renewed(), k.Refused, k.SetRoots
-		c.Owner = fmt.Sprintf("%s, %s, group %s", n.GetId(), k.Identity().ID, s.Workload.Group)
+		c.Owner += ", " + k.Identity().ID.TrustDomain
 	}
 	if s.Workload.Group != "" {
 		c.SetProbe = a.prober.Set

@@ -52,25 +52,29 @@ func dialTCP(ctx context.Context, address string, own netip.Addr) (net.Conn, err
 	return d.DialContext(ctx, "tcp", address)
 }
 
-// SourceAddress returns this machine's source address towards the first control plane that has a
-// route. It sends nothing but DNS queries.
-func SourceAddress(ctx context.Context, planes []string) (string, error) {
+// FindAddress gives a workload without an address this machine's source address towards the first
+// control plane that has a route. It sends nothing but DNS queries.
+func (s *Settings) FindAddress(ctx context.Context) error {
+	if len(s.Workload.Addresses) > 0 {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	var errs []error
-	for _, plane := range planes {
-		for _, network := range []string{"udp4", "udp"} {
-			var d net.Dialer
-			conn, err := d.DialContext(ctx, network, plane)
-			if err == nil {
-				return hostOf(conn.LocalAddr()), conn.Close()
-			}
-			if network == "udp" {
-				errs = append(errs, dialError(plane, err))
-			}
+	for _, plane := range s.XDS.Addresses {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, "udp4", plane)
+		if err != nil {
+			conn, err = d.DialContext(ctx, "udp", plane)
 		}
+		if err == nil {
+			own := conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr()
+			s.Workload.Addresses = []string{own.Unmap().WithZone("").String()}
+			return conn.Close()
+		}
+		errs = append(errs, dialError(plane, err))
 	}
-	return "", errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // dialError explains why a control plane cannot be reached, and what to do.
@@ -103,13 +107,4 @@ func dialError(address string, err error) error {
 		return fmt.Errorf("control plane %s: %w", address, err)
 	}
 	return fmt.Errorf("control plane %s: %s (%w)", address, text, err)
-}
-
-// hostOf returns an address without its port.
-func hostOf(a net.Addr) string {
-	host, _, err := net.SplitHostPort(a.String())
-	if err != nil {
-		return a.String()
-	}
-	return host
 }

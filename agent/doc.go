@@ -1,8 +1,8 @@
 // Package agent makes a workload a member of the mesh, renews its identity, and runs the Envoy
 // beside it.
 //
-// Join verifies a control plane by the hash of its root, makes a key on the machine, and proves
-// with a one-time token who the workload is. A CertManager renews the certificate from then on.
+// Join verifies a control plane by the hash of its root, and makes a key on the machine. A one-time
+// token proves the identity of the workload. A CertManager renews the certificate from then on.
 // Key, certificates and roots are on disk, so an agent starts without a control plane.
 //
 // Settings say who the workload is and where the control plane answers. Bootstrap turns them into
@@ -13,8 +13,12 @@
 // Several agents run on one machine without privileges if each workload has an address of its own
 // (127.0.0.2, 127.0.0.3, …): the agent and Envoy open their ports on that address only.
 //
-// The packages below do one thing each: relay passes configuration from the control plane to Envoy,
-// envoy runs Envoy, probe checks the application, dns answers queries for names of the mesh,
-// intercept installs the rules that bring traffic to Envoy, host joins a machine whose systemd
-// units run the agent.
+// The packages below have one task each:
+//
+//   - relay passes configuration from the control plane to Envoy.
+//   - envoy runs Envoy.
+//   - probe checks the application.
+//   - dns answers queries for names of the mesh.
+//   - intercept installs the rules that send traffic to Envoy.
+//   - host joins a machine whose systemd units run the agent.
 package agent

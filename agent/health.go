@@ -15,9 +15,9 @@ type healthReporter struct {
 	report func(probe.Health) // immutable; called in the order of the changes
 
 	mu      sync.Mutex
-	resumed bool          // guarded by mu: the report of the previous agent holds until app and proxy are known
+	resumed bool          // guarded by mu: the report of the previous agent holds until app is known
 	app     *probe.Health // guarded by mu; nil: not checked yet
-	proxy   *string       // guarded by mu: why Envoy is not ready, empty when it is; nil: not known yet
+	proxy   string        // guarded by mu: why Envoy is not ready; empty: it is
 	ending  bool          // guarded by mu
 	last    *probe.Health // guarded by mu: as reported; nil: nothing
 }
@@ -26,7 +26,7 @@ type healthReporter struct {
 func (r *healthReporter) setApp(h probe.Health) { r.change(func() { r.app = &h }) }
 
 // setProxy records why Envoy is not ready; empty when it is.
-func (r *healthReporter) setProxy(reason string) { r.change(func() { r.proxy = &reason }) }
+func (r *healthReporter) setProxy(reason string) { r.change(func() { r.proxy = reason }) }
 
 // end makes the workload unhealthy for good.
 func (r *healthReporter) end() { r.change(func() { r.ending = true }) }
@@ -35,7 +35,7 @@ func (r *healthReporter) change(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f()
-	if r.resumed && !r.ending && (r.app == nil || r.proxy == nil) {
+	if r.resumed && !r.ending && r.app == nil {
 		return
 	}
 	h := r.combine()
@@ -55,10 +55,8 @@ func (r *healthReporter) combine() probe.Health {
 		return probe.Health{Reason: "this proxy is about to end"}
 	case r.app != nil && !r.app.Healthy:
 		return *r.app
-	case r.proxy == nil:
-		return probe.Health{Reason: "the proxy is starting"}
-	case *r.proxy != "":
-		return probe.Health{Reason: *r.proxy}
+	case r.proxy != "":
+		return probe.Health{Reason: r.proxy}
 	case r.app == nil:
 		return probe.Health{Reason: notChecked}
 	}

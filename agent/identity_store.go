@@ -44,7 +44,7 @@ type Joined struct {
 	At time.Time `json:"at"`
 	// Renewed is when it received its certificate.
 	Renewed time.Time `json:"renewed"`
-	// Token is the SHA-256 of the join token, in hexadecimal. It tells whether a join command is
+	// Token is the SHA-256 of the join token, in hexadecimal. It shows whether a join command is
 	// the same one as before. Empty: unknown.
 	Token string `json:"token,omitempty"`
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/ashore-mesh/ashore/internal/dnsname"
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
@@ -70,12 +71,6 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 		return nil, diskError("join", err)
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	if free, err := room(s.State); err != nil {
-		return nil, err
-	} else if free < littleRoom {
-		return nil, fmt.Errorf("the disk of %s is full: %d KiB are left, and %d are needed; make room and run this again",
-			s.State, free>>10, littleRoom>>10)
-	}
 	disk := store{s.State}
 	if r, err := c.joinedBefore(s, 0); r != nil || err != nil {
 		return r, err
@@ -84,13 +79,13 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	if err != nil {
 		return nil, err
 	}
-	id, local, err := c.ask(ctx, certificateRequest{key: key, token: c.Token, name: s.Workload.Name, group: c.Group,
-		replace: c.Replace}, disk.former())
-	if err != nil {
+	if err := s.FindAddress(ctx); err != nil {
 		return nil, err
 	}
-	if len(s.Workload.Addresses) == 0 {
-		s.Workload.Addresses = []string{local}
+	id, err := c.ask(ctx, certificateRequest{key: key, token: c.Token, name: s.Workload.Name, group: c.Group,
+		replace: c.Replace}, s.own(), disk.former())
+	if err != nil {
+		return nil, err
 	}
 	// It may be of another mesh with the same names.
 	if err := wholefile.Remove(filepath.Join(s.State, cacheFile)); err != nil {
@@ -103,9 +98,6 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	if err := disk.save(id, Joined{Version: 1, Group: c.Group, Workload: s.Workload.Name, At: now, Renewed: now,
 		Token: tokenHash(c.Token)}); err != nil {
 		return nil, err
-	}
-	if skew := clockSkew(id, now); skew.Abs() > clockTolerance {
-		c.Log.Warn("this machine's clock differs from the control plane's", "by", skew.Round(time.Second))
 	}
 	return &JoinResult{Settings: s, Identity: id}, disk.forgetKey()
 }
@@ -152,16 +144,12 @@ func (c *JoinConfig) Prepare() error {
 	return errors.Join(append(check.errs, err)...)
 }
 
-// ask requests the certificate. It returns this machine's address on the connection too. It asks an
-// overloaded control plane again: with the same key a token gives the same answer. former is the
-// certificate of an earlier join, or nil. It proves that the name is this machine's.
-func (c *JoinConfig) ask(ctx context.Context, q certificateRequest, former *tls.Certificate) (*Identity, string,
-	error) {
+// ask requests the certificate. It asks an overloaded control plane again: with the same key a token
+// gives the same answer. own is the workload's address. former is the certificate of an earlier join,
+// or nil. It proves that the name is this machine's.
+func (c *JoinConfig) ask(ctx context.Context, q certificateRequest, own netip.Addr,
+	former *tls.Certificate) (*Identity, error) {
 	var trustDomain string
-	var own netip.Addr
-	if len(c.Settings.Workload.Addresses) > 0 {
-		own = netip.MustParseAddr(c.Settings.Workload.Addresses[0])
-	}
 	a := &authority{addresses: c.Settings.XDS.Addresses, own: own, config: func() *tls.Config {
 		check := &serverCheck{hash: c.Hash, now: time.Now}
 		cfg := check.config(nil)
@@ -175,22 +163,17 @@ func (c *JoinConfig) ask(ctx context.Context, q certificateRequest, former *tls.
 		return cfg
 	}}
 	for n := 1; ; n++ {
-		id, local, err := a.ask(ctx, q)
-		switch {
-		case err == nil:
-			if err := c.verifyIdentity(id, trustDomain); err != nil {
-				return nil, "", err
-			}
-			return id, hostOf(local), nil
-		case !busyAnswer(err) || n == joinTries || ctx.Err() != nil:
-			return nil, "", err
+		id, err := a.ask(ctx, q)
+		if err == nil {
+			return id, c.verifyIdentity(id, trustDomain)
+		}
+		if !busyAnswer(err) || n == joinTries {
+			return nil, err
 		}
 		pause := retryPause(n+1, 10*time.Minute, rand.Float64())
 		c.Log.Info("the control plane is asked again", "error", err, "in", pause.Round(time.Millisecond))
-		select {
-		case <-ctx.Done():
-			return nil, "", ctx.Err()
-		case <-time.After(pause):
+		if !task.Sleep(ctx, pause) {
+			return nil, err
 		}
 	}
 }

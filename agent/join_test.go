@@ -33,8 +33,8 @@ func joining(t *testing.T, p *fakePlane) JoinConfig {
 		Log: testlog.New(t)}
 }
 
-// A workload that joins has a key that only its user can read, the certificate and the roots that
-// came, and the settings to run with. The token was sent once, to the control plane that the hash
+// A workload that joins has a key that only its user can read. It has the issued certificate, the
+// roots, and the settings to run with. The token was sent once, to the control plane that the hash
 // names.
 func TestJoin(t *testing.T) {
 	t.Parallel()
@@ -90,7 +90,7 @@ func TestJoinAgain(t *testing.T) {
 	p := startPlane(t, newMesh(t, "cluster.local"), "127.0.15.3:0")
 	p.set(func() { p.lose = joinTries })
 	c := joining(t, p)
-	// asked again and again within one run: kept short by the caller's end
+	// asked again and again within one run: limited by the caller's context
 	ctx, cancel := contextUntil(t, func() bool { return len(p.requests()) > 0 })
 	defer cancel()
 	if _, err := Join(ctx, c); err == nil {
@@ -349,7 +349,7 @@ func TestJoinSeveral(t *testing.T) {
 	}
 }
 
-// What is wrong with the line itself is told as a setting's.
+// An error in the command line is reported like one in a setting.
 func TestJoinUsage(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

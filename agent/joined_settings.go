@@ -108,27 +108,23 @@ func subtract(a, b map[string]any) map[string]any {
 	return out
 }
 
-// AllJoined returns the state folders of the workloads of this machine that have joined. A name or
-// namespace that is not empty selects among them.
-func AllJoined(name, namespace string) ([]string, error) {
+// AllJoined returns the state folders of the workloads of this machine that have joined.
+func AllJoined() ([]string, error) {
 	base, err := stateBase(false)
 	if err != nil {
 		return nil, err
 	}
-	return allJoined(base, name, namespace)
+	return allJoined(base)
 }
 
-func allJoined(base, name, namespace string) ([]string, error) {
+func allJoined(base string) ([]string, error) {
 	found, err := filepath.Glob(filepath.Join(base, "*", identityFile))
 	if err != nil {
 		return nil, err
 	}
 	var dirs []string
 	for _, path := range found {
-		dir := filepath.Dir(path)
-		base := filepath.Base(dir)
-		if base != MainLink && (name == "" || strings.HasPrefix(base, name+".")) &&
-			(namespace == "" || strings.HasSuffix(base, "."+namespace)) {
+		if dir := filepath.Dir(path); filepath.Base(dir) != MainLink {
 			dirs = append(dirs, dir)
 		}
 	}
@@ -137,22 +133,22 @@ func allJoined(base, name, namespace string) ([]string, error) {
 
 // FindJoined returns the only state folder of AllJoined, or of several that of MainLink. It is an
 // error if there is none, or if the choice is ambiguous.
-func FindJoined(name, namespace string) (string, error) {
+func FindJoined() (string, error) {
 	base, err := stateBase(false)
 	if err != nil {
 		return "", err
 	}
-	return findJoined(base, name, namespace)
+	return findJoined(base)
 }
 
-func findJoined(base, name, namespace string) (string, error) {
-	dirs, err := allJoined(base, name, namespace)
+func findJoined(base string) (string, error) {
+	dirs, err := allJoined(base)
 	if err != nil {
 		return "", err
 	}
-	if main, err := os.Readlink(filepath.Join(base, MainLink)); err == nil &&
-		slices.Contains(dirs, filepath.Join(base, main)) {
-		return filepath.Join(base, main), nil
+	main, err := os.Readlink(filepath.Join(base, MainLink))
+	if main = filepath.Join(base, main); err == nil && slices.Contains(dirs, main) {
+		return main, nil
 	}
 	switch len(dirs) {
 	case 1:

@@ -89,22 +89,6 @@ func PortsFree(s *Settings, owner func(machine.Socket) (*machine.Owner, error)) 
 	return errors.Join(errs...)
 }
 
-// DNSPortFree returns an error if a program has the agent's DNS port; see PortsFree.
-func DNSPortFree(s *Settings, owner func(machine.Socket) (*machine.Owner, error)) error {
-	if s.Ports.DNS == 0 {
-		return nil
-	}
-	by, err := owner(machine.Socket{Address: s.dnsAddresses()[0]})
-	if err != nil {
-		return fmt.Errorf("look for the owner of port %d: %w", s.Ports.DNS, err)
-	}
-	if by != nil {
-		return &UsageError{"ports.dns", fmt.Sprintf("%s is in use by %s: end that program, or close or move the port "+
-			"(--set ports.dns=0)", s.dnsAddresses()[0], by)}
-	}
-	return nil
-}
-
 // listens are the addresses that the agent and Envoy open on this machine, by what they are for.
 // The settings have an address.
 func (s *Settings) listens() map[string]machine.Socket {
@@ -113,7 +97,7 @@ func (s *Settings) listens() map[string]machine.Socket {
 		out[use] = machine.Socket{Address: netip.AddrPortFrom(s.own(), port)}
 	}
 	if s.Ports.DNS != 0 {
-		out["DNS (setting ports.dns)"] = machine.Socket{Address: s.dnsAddresses()[0]}
+		out["DNS; --set ports.dns=0 closes it"] = machine.Socket{Address: s.dnsAddresses()[0]}
 	}
 	if s.Workload.Interception != "none" {
 		out["outgoing connections"] = machine.Socket{Address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}),

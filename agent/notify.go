@@ -17,7 +17,6 @@ type notifier struct {
 	watchdog time.Duration // zero: no WATCHDOG=1
 
 	started bool
-	last    string    // the latest status text
 	pinged  time.Time // when WATCHDOG=1 was sent last
 }
 
@@ -37,14 +36,6 @@ func (n *notifier) stopping(most time.Duration) {
 // notify reports the result of a check of Envoy, and that the agent is alive.
 func (a *Agent) notify(trouble error, since time.Duration) {
 	n := &a.notifier
-	text := "STATUS=Envoy is ready"
-	if trouble != nil {
-		text = "STATUS=" + oneLine(trouble.Error())
-	}
-	if text != n.last {
-		n.last = text
-		n.send(text)
-	}
 	if !n.started && (trouble == nil || since >= startupWait) {
 		n.started = true
 		n.send(sdnotify.Ready)

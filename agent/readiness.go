@@ -148,21 +148,13 @@ const (
 
 // watchReadiness checks Envoy until ctx ends, and reports the result.
 func (a *Agent) watchReadiness(ctx context.Context) error {
-	logged, begun := "", time.Now()
-	for n := 1; ; n++ {
+	for begun := time.Now(); ; {
 		wait := readinessLater
 		err := a.ready.check(ctx)
-		a.reportReadiness(err)
+		a.reportReadiness()
 		a.notify(err, time.Since(begun))
-		if !a.settings.intercepted() {
-			wait = readinessSoon // the rules are being installed
-		}
-		if err != nil {
+		if err != nil || !a.settings.intercepted() { // else the rules are being installed
 			wait = readinessSoon
-			if text := err.Error(); n%25 == 0 && text != logged { // each 5 s at most
-				logged = text
-				a.log.Info("envoy is not ready yet", "reason", text)
-			}
 		}
 		select {
 		case <-ctx.Done():
@@ -176,14 +168,15 @@ func (a *Agent) watchReadiness(ctx context.Context) error {
 // proxyUnready is the prefix of the reason of a workload that is unhealthy because of its Envoy.
 const proxyUnready = "the proxy is not ready: "
 
-// reportReadiness updates the workload's health with the result of the latest check.
-func (a *Agent) reportReadiness(err error) {
+// reportReadiness updates the workload's health.
+func (a *Agent) reportReadiness() {
+	err := a.ready.state()
 	switch {
-	case err == nil && !a.settings.intercepted():
-		a.health.setProxy(notIntercepted)
-	case err == nil:
-		a.health.setProxy("")
-	case a.ready.failures >= unreadyAfter:
+	case err != nil:
 		a.health.setProxy(proxyUnready + err.Error())
+	case !a.settings.intercepted():
+		a.health.setProxy(notIntercepted)
+	default:
+		a.health.setProxy("")
 	}
 }

@@ -123,9 +123,6 @@ func (a *Agent) report(ctx context.Context, link relay.Status) *Report {
 	a.reportDNS(r)
 	reportConfiguration(r, now)
 	a.reportRegistration(r)
-	if a.certs != nil {
-		reportClock(r, a.certs.Identity(), a.certs.Joined())
-	}
 	reportDisk(r, a.settings.State)
 	return r
 }
@@ -133,30 +130,15 @@ func (a *Agent) report(ctx context.Context, link relay.Status) *Report {
 // linkLine is the line about the connection to the control planes.
 const linkLine = "control plane"
 
-// clockTolerance is how much the clock may differ without a warning.
-const clockTolerance = backdate
-
 // todoClock is the remedy for a wrong clock.
 const todoClock = "set the clock (timedatectl, chrony)"
 
-func reportClock(r *Report, id *Identity, j Joined) {
-	const what = "the control plane's when the certificate came"
-	switch skew := clockSkew(id, j.Renewed); {
-	case skew > clockTolerance:
-		r.warn("clock", todoClock, "%s ahead of %s", span(skew), what)
-	case skew < -clockTolerance:
-		r.warn("clock", todoClock, "%s behind %s", span(-skew), what)
-	default:
-		r.ok("clock", "within %s of %s", clockTolerance, what)
-	}
-}
-
 func reportDisk(r *Report, dir string) {
-	free, err := room(dir)
+	free, err := freeSpace(dir)
 	switch {
 	case err != nil:
 		r.bad("disk", "make the state folder usable", "%v", err)
-	case free < littleRoom:
+	case free < lowSpace:
 		r.bad("disk", "make room: certificates cannot be kept", "%s has %d KiB left", dir, free>>10)
 	default:
 		r.ok("disk", "%s has %d MiB left", dir, free>>20)

@@ -106,16 +106,13 @@ func reportConfiguration(r *Report, now time.Time) {
 	case len(s.Rejected) > 0:
 		r.bad("configuration", "remove the cause, or correct the configuration (ashorectl status)",
 			"Envoy refuses a part: %s", strings.Join(s.Rejected, "; "))
-	case s.Old:
-		r.bad("configuration", "",
-			"no control plane confirmed it since %s: revocations and policies are not known here", at)
 	case s.Connected == "" && s.CacheRefused != "" && s.Confirmed.IsZero():
 		r.bad("configuration", "", "none: the copy on disk is not used: %s", s.CacheRefused)
 	case s.Connected == "" && s.Confirmed.IsZero():
 		r.bad("configuration", "", "none: no control plane has sent any since this agent started, and there is no copy "+
 			"on disk")
 	case s.Connected == "":
-		r.warn("configuration", "", "running on a copy from %s", at)
+		r.warn("configuration", "", "running on a copy from %s: changes and revocations since then are not known here", at)
 	case s.CacheError != "":
 		r.warn("configuration", "make the state folder writable",
 			"live; its copy cannot be written: %s", s.CacheError)

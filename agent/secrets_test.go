@@ -58,7 +58,7 @@ func secretClient(t *testing.T, k *CertManager) secretv3.SecretDiscoveryServiceC
 // bounded is a context that ends long after any answer.
 func bounded(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -12,23 +12,14 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/ashore-mesh/ashore/agent/relay"
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // listenUnix opens a unix socket with a mode. It replaces the socket of an earlier agent: the
 // caller holds the lock of the state folder.
 func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, fmt.Errorf("socket: %w", err)
-	case info.Mode().Type() != fs.ModeSocket:
-		return nil, fmt.Errorf("socket %s: there is something else at that path: remove it, or set another folder "+
-			"(setting state)", path)
-	default:
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("remove the socket of an earlier agent: %w", err)
-		}
+	if err := wholefile.Remove(path); err != nil {
+		return nil, fmt.Errorf("remove the socket of an earlier agent: %w", err)
 	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {

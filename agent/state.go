@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -20,32 +17,30 @@ import (
 // lockState creates the state folder and locks it for this process. The lock ends when it is
 // closed, or with the process. Errors name the folder; a BusyError has the process that holds it.
 func lockState(dir string) (*stateLock, error) {
+	fail := func(err error) (*stateLock, error) { return nil, fmt.Errorf("state folder (setting state): %w", err) }
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("state folder (setting state): %w", err)
+		return fail(err)
 	}
 	if err := wholefile.Guard(dir, "set another folder (setting state, or --state)"); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(dir, "lock")
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("state folder (setting state): %w", err)
+		return fail(err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		holder, readErr := io.ReadAll(io.LimitReader(f, 32))
-		err = errors.Join(err, readErr, f.Close())
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			pid, _ := strconv.Atoi(strings.TrimSpace(string(holder))) // zero when it did not write it yet
-			return nil, &BusyError{Dir: dir, PID: pid}
-		}
-		return nil, fmt.Errorf("lock %s: %w", path, err)
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+		busy := &BusyError{Dir: dir}
+		_, _ = fmt.Fscan(f, &busy.PID) // zero if it did not write it yet
+		return nil, errors.Join(busy, f.Close())
+	} else if err != nil {
+		return fail(errors.Join(err, f.Close()))
 	}
-	// One length, so that a full disk has room for it once it was written.
+	// It has a fixed length, so that a later write succeeds on a full disk.
 	if _, err := fmt.Fprintf(f, "%-19d\n", os.Getpid()); err != nil {
 		_ = f.Truncate(0) // the lock holds; others see no process instead of a wrong one
 	}
 	if err := wholefile.Clean(dir); err != nil {
-		return nil, errors.Join(fmt.Errorf("state folder (setting state): %w", err), f.Close())
+		return fail(errors.Join(err, f.Close()))
 	}
 	return &stateLock{f}, nil
 }
@@ -94,8 +89,8 @@ func diskError(what string, err error) error {
 	return fmt.Errorf("%s: %w%s", what, err, hint)
 }
 
-// room returns the free space of the disk of dir, in bytes.
-func room(dir string) (uint64, error) {
+// freeSpace returns the free space of the disk of dir, in bytes.
+func freeSpace(dir string) (uint64, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
 		return 0, fmt.Errorf("look at the disk of %s: %w", dir, err)
@@ -103,5 +98,5 @@ func room(dir string) (uint64, error) {
 	return st.Bavail * uint64(st.Bsize), nil
 }
 
-// littleRoom is the free space below which a disk counts as full, in bytes.
-const littleRoom = 16 << 20
+// lowSpace is the free space below which a disk counts as full, in bytes.
+const lowSpace = 16 << 20

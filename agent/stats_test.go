@@ -37,9 +37,8 @@ func parsedBootstrap(t *testing.T) *bootstrapv3.Bootstrap {
 	return b
 }
 
-// Envoy tries an expression without a literal first part on each metric of each cluster, mostly
-// without a match, which made its start with a thousand services last seconds; so did a second one
-// for clusters.
+// Envoy evaluates an expression without a literal prefix for each metric of each cluster. With a
+// thousand services its start then took seconds; so did a second one for clusters.
 func TestExpressionsOfLabels(t *testing.T) {
 	t.Parallel()
 	b := parsedBootstrap(t)
@@ -64,8 +63,7 @@ func TestExpressionsOfLabels(t *testing.T) {
 	}
 }
 
-// What is left out is left out of destinations alone, and never what tells about their traffic or
-// state.
+// Metrics are omitted only for destinations, and never those of their traffic or state.
 func TestUnneededStats(t *testing.T) {
 	t.Parallel()
 	b := parsedBootstrap(t)
@@ -142,9 +140,9 @@ func httpForward(t *testing.T, at string, clusters []*clusterv3.Cluster) *listen
 			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: manager}}}}}}
 }
 
-// The names and labels that docs/agent.md promises are those of a real Envoy, for hosts that look
-// like names of metrics too, and for a control plane that does not end the names of clusters. What
-// it does not promise is there when all is asked for.
+// The names and labels in docs/agent.md are those of a real Envoy, also for hosts that look like
+// names of metrics. They are the same with a control plane that adds no semicolon to names of
+// clusters. What it does not promise is there when all is asked for.
 func TestMetricNames(t *testing.T) {
 	t.Parallel()
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

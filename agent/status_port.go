@@ -8,10 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/common/expfmt"
 
 	"github.com/ashore-mesh/ashore/agent/envoy"
 )
@@ -66,8 +62,8 @@ func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), scrapeTimeout)
 	defer cancel()
 	application, appErr := a.applicationMetrics(ctx)
-	w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
-	if err := a.writeMetrics(w, appErr); err != nil {
+	w.Header().Set("Content-Type", metricsType)
+	if _, err := w.Write(a.ownMetrics(appErr)); err != nil {
 		a.log.Debug("write metrics", "error", err)
 		return
 	}
@@ -84,6 +80,9 @@ func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// metricsType is the content type of Prometheus' text format.
+const metricsType = "text/plain; version=0.0.4; charset=utf-8"
+
 // maxApplicationMetrics is the maximum size of the application's metrics, in bytes. Source: Istio.
 const maxApplicationMetrics = 10 << 20
 
@@ -97,7 +96,7 @@ func (a *Agent) applicationMetrics(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Accept", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
+	req.Header.Set("Accept", metricsType)
 	client := &http.Client{Timeout: envoy.AdminTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
@@ -116,12 +115,12 @@ func (a *Agent) applicationMetrics(ctx context.Context) ([]byte, error) {
 	return append(body, '\n'), nil
 }
 
-// writeMetrics writes the agent's own metrics. appErr is why the application's are missing.
-func (a *Agent) writeMetrics(w io.Writer, appErr error) error {
-	registry := prometheus.NewRegistry()
+// ownMetrics returns the agent's own metrics. appErr is why the application's are missing.
+func (a *Agent) ownMetrics(appErr error) []byte {
+	var out []byte
 	add := func(name, help string, value float64) {
-		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "ashore_agent", Name: name,
-			Help: help}, func() float64 { return value }))
+		const form = "# HELP ashore_agent_%[1]s %[2]s\n# TYPE ashore_agent_%[1]s gauge\nashore_agent_%[1]s %[3]v\n"
+		out = fmt.Appendf(out, form, name, help, value)
 	}
 	add("envoy_restarts", "How often Envoy was started again.", float64(max(a.envoy.State().Runs-1, 0)))
 	add("envoy_up", "1 while an Envoy process runs.", boolean(a.envoy.State().PID != 0))
@@ -130,35 +129,21 @@ func (a *Agent) writeMetrics(w io.Writer, appErr error) error {
 	}
 	if a.certs != nil {
 		id, n := a.certs.Identity(), a.certs.Renewal()
-		add("certificate_expiry_seconds", "Seconds until the certificate ends; negative when it has ended.",
-			time.Until(id.Leaf().NotAfter).Seconds())
 		add("certificate_not_after_seconds", "When the certificate ends, in seconds since 1970.",
 			float64(id.Leaf().NotAfter.Unix()))
 		add("certificate_renewals", "Certificates that came since the agent started.", float64(n.Count))
 		add("certificate_renewal_failures", "Failed renewals since the last certificate came.", float64(n.Tries))
 		add("root_certificates", "Certificates of authorities in the trust bundle.", float64(len(id.Roots)))
 	}
-	link := a.relay.Status()
-	add("xds_connected", "1 while a control plane is connected.", boolean(link.Connected != ""))
-	add("xds_copy", "1 while Envoy runs on a copy of its configuration from disk.", boolean(!link.CachedAt.IsZero()))
+	add("xds_connected", "1 while a control plane is connected.", boolean(a.relay.Status().Connected != ""))
 	if a.dns != nil {
 		s := a.dns.State()
 		add("dns_names", "Names of the mesh that the agent resolves.", float64(s.Names))
 		add("dns_answered", "DNS queries that were answered with addresses of the mesh.", float64(s.Answered))
 		add("dns_forwarded", "DNS queries that another server answered.", float64(s.Forwarded))
-		add("dns_failed", "DNS queries that no server answered.", float64(s.Failed))
-		add("dns_refused", "DNS queries above the limit of those that wait for another server.", float64(s.Refused))
+		add("dns_failed", "DNS queries that no server answered, or above the limit of those that wait.", float64(s.Failed))
 	}
-	families, err := registry.Gather()
-	if err != nil {
-		return err
-	}
-	for _, f := range families {
-		if _, err := expfmt.MetricFamilyToText(w, f); err != nil {
-			return err
-		}
-	}
-	return nil
+	return out
 }
 
 func boolean(b bool) float64 {

@@ -207,7 +207,7 @@ func (m *host) start() *running {
 	case <-begun:
 	case err := <-r.done:
 		m.t.Fatalf("the agent ended: %v", err)
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		m.t.Fatal("the agent does not start")
 	}
 	return r
@@ -254,12 +254,12 @@ func startLoad(t *testing.T, at string) *load {
 }
 
 func call(at string) (err error) {
-	conn, err := net.DialTimeout("tcp", at, patience)
+	conn, err := net.DialTimeout("tcp", at, testTimeout)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(testTimeout)); err != nil {
 		return err
 	}
 	if _, err := conn.Write([]byte("hello")); err != nil {
@@ -284,8 +284,8 @@ func (l *load) end(t *testing.T) {
 	t.Logf("%d calls", l.good.Load())
 }
 
-// An Envoy of a unit outlives its agents: the next one goes on with it when nothing changed, and
-// has the next epoch take over when something did. No call fails. /quitquitquit ends it.
+// An Envoy of a unit outlives its agents: the next one uses it if nothing changed, and starts the
+// next epoch otherwise. No call fails. /quitquitquit ends it.
 func TestHotRestart(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.42.1"
@@ -365,7 +365,7 @@ func TestUnitCrash(t *testing.T) {
 	}
 }
 
-// When the next Envoy does not start, the previous one goes on, and the status says so.
+// When the next Envoy does not start, the previous one continues, and the status says so.
 func TestTakeoverFails(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.42.3"
@@ -424,8 +424,7 @@ func runAgentProcess(file string) error {
 	return a.Run(context.Background())
 }
 
-// An agent that is killed leaves its sockets behind; no call fails, and the next agent goes on with
-// Envoy.
+// An agent that is killed leaves its sockets behind; no call fails, and the next agent finds Envoy.
 func TestAgentKilled(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.42.4"

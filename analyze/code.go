@@ -27,7 +27,6 @@ const (
 	UnservedRoutes       Code = "ASH0002"
 	ConflictingRules     Code = "ASH0003"
 	UnusedRule           Code = "ASH0004"
-	EmptyEgressListener  Code = "ASH0005"
 	ConflictingPeers     Code = "ASH0006"
 	IgnoredPeers         Code = "ASH0007"
 	ServicePortInPolicy  Code = "ASH0008"
@@ -54,7 +53,7 @@ func (c Code) Severity() feed.Severity {
 // See Offline.
 func (c Code) FromRegistry() bool {
 	switch c {
-	case NoMatchingWorkloads, EmptySubset, EmptyEgressListener, ServicePortInPolicy, UnknownPrincipal, EmptyService:
+	case NoMatchingWorkloads, EmptySubset, ServicePortInPolicy, UnknownPrincipal, EmptyService:
 		return true
 	}
 	return false

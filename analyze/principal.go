@@ -17,28 +17,30 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// UnknownPrincipals reports callers in DENY policies that do not exist, most likely because their
+// UnknownPrincipals reports workloads in DENY policies that do not exist, most likely because their
 // names are mistyped. joined are the identities of the workloads that joined: none if files are
 // analyzed alone. It must not be called if another authority issues certificates, too.
 func UnknownPrincipals(ctx context.Context, c *push.Context, joined []spiffe.ID) []Finding {
 	a := newAnalysis(ctx, c)
-	var known *callers
+	var accounts map[string]bool
 	for o := range a.objects(config.AuthorizationPolicy) {
 		spec := o.Spec.(*security.AuthorizationPolicy)
 		if spec.Action != security.AuthorizationPolicy_DENY {
 			continue
 		}
-		if known == nil {
-			known = a.callers(joined)
+		if accounts == nil {
+			accounts = a.accounts(joined)
 		}
 		check := func(path, key string, values []string) {
 			for i, v := range values {
-				why, hint := known.whyUnmatched(a, key, v, o.Namespace)
-				if why == "" {
+				account := a.accountOf(key, v, o.Namespace)
+				if account == "" || accounts[account] {
 					continue
 				}
+				hint := a.similar(account, slices.Sorted(maps.Keys(accounts)))
 				f := a.report(UnknownPrincipal, o, fmt.Sprintf("%s[%d]", path, i),
-					why+hint+", so this matches no caller", "use one that exists, or remove it")
+					"no workload has the service account "+account+hint+", so this matches no caller",
+					"use one that exists, or remove it")
 				if hint != "" {
 					f.offline = feed.Warning
 				}
@@ -50,13 +52,10 @@ func UnknownPrincipals(ctx context.Context, c *push.Context, joined []spiffe.ID)
 			for k, f := range r.GetFrom() {
 				at, from := fmt.Sprintf("spec.rules[%d].from[%d].source.", i, k), f.GetSource()
 				check(at+"principals", "source.principal", from.GetPrincipals())
-				check(at+"namespaces", "source.namespace", from.GetNamespaces())
 				check(at+"serviceAccounts", "source.serviceaccount", from.GetServiceAccounts())
-				check(at+"trustDomains", "source.trustDomain", from.GetTrustDomains())
 			}
 			for k, w := range r.GetWhen() {
-				key := strings.Replace(w.GetKey(), "serviceAccount", "serviceaccount", 1)
-				check(fmt.Sprintf("spec.rules[%d].when[%d].values", i, k), key, w.GetValues())
+				check(fmt.Sprintf("spec.rules[%d].when[%d].values", i, k), strings.ToLower(w.GetKey()), w.GetValues())
 			}
 		}
 	}
@@ -67,33 +66,11 @@ func UnknownPrincipals(ctx context.Context, c *push.Context, joined []spiffe.ID)
 	return a.findings
 }
 
-// callers are the identities that callers may have.
-type callers struct {
-	domain     string          // the mesh's trust domain
-	domains    map[string]bool // with its aliases
-	identities map[string]bool // "cluster.local/ns/shop/sa/web", in the mesh's trust domain
-	accounts   map[string]bool // "shop/web"
-	namespaces map[string]bool
-	// externalClients means that a Gateway accepts client certificates of other authorities.
-	externalClients bool
-}
-
-// callers collects the identities of joined workloads, endpoints, services, WorkloadEntries and
-// WorkloadGroups.
-func (a *analysis) callers(joined []spiffe.ID) *callers {
-	domains := a.in.Mesh.TrustDomains()
-	x := &callers{
-		domain: domains[0], domains: map[string]bool{},
-		identities: map[string]bool{}, accounts: map[string]bool{}, namespaces: map[string]bool{},
-	}
-	for _, d := range domains {
-		x.domains[d] = true
-	}
-	add := func(namespace, account string) {
-		account = cmp.Or(account, "default")
-		x.identities[x.domain+"/ns/"+namespace+"/sa/"+account] = true
-		x.accounts[namespace+"/"+account], x.namespaces[namespace] = true, true
-	}
+// accounts returns the service accounts, "shop/web", of joined workloads, endpoints, services,
+// WorkloadEntries and WorkloadGroups.
+func (a *analysis) accounts(joined []spiffe.ID) map[string]bool {
+	out := map[string]bool{}
+	add := func(namespace, account string) { out[namespace+"/"+cmp.Or(account, "default")] = true }
 	for _, id := range joined {
 		add(id.Namespace, id.ServiceAccount)
 	}
@@ -115,65 +92,26 @@ func (a *analysis) callers(joined []spiffe.ID) *callers {
 	for o := range a.objects(config.WorkloadGroup) {
 		add(o.Namespace, o.Spec.(*networking.WorkloadGroup).GetTemplate().GetServiceAccount())
 	}
-	for o := range a.objects(config.Gateway) {
-		for _, s := range o.Spec.(*networking.Gateway).Servers {
-			mode := s.GetTls().GetMode()
-			if mode == networking.ServerTLSSettings_MUTUAL || mode == networking.ServerTLSSettings_OPTIONAL_MUTUAL {
-				x.externalClients = true
-			}
-		}
-	}
-	return x
+	return out
 }
 
-// whyUnmatched returns why no caller has the value of an attribute in a policy of the namespace, and
-// a hint from similar. why is empty if a caller has it, or if the attribute is not an identity.
-func (x *callers) whyUnmatched(a *analysis, key, value, namespace string) (why, hint string) {
-	known, text, name := x.identities, "no workload of this mesh has the identity ", value
-	switch key {
-	case "source.principal":
-		// As in Istio, policies may name the mesh's trust domain as cluster.local, whatever it is
-		// called.
-		domain, rest, _ := strings.Cut(value, "/")
-		if domain == "cluster.local" || x.domains[domain] {
-			name = x.domain + "/" + rest
-		} else if x.externalClients {
-			return "", ""
-		}
-	case "source.namespace":
-		known, text = x.namespaces, "no workload is in namespace "
-	case "source.serviceaccount":
-		known, text = x.accounts, "no workload has the service account "
-		if !strings.Contains(value, "/") {
-			name = namespace + "/" + value
-		}
-	case "source.trustDomain":
-		if x.externalClients {
-			return "", ""
-		}
-		known, text = x.domains, "no workload has the trust domain "
-	default:
-		return "", ""
-	}
-	for have := range known {
-		if matches(name, have) {
-			return "", ""
-		}
-	}
-	return text + value, a.similar(name, slices.Sorted(maps.Keys(known)))
-}
-
-// matches reports whether a value of a policy matches a name. As in Istio, a star at the beginning
-// or at the end of the value stands for any text. Namespaces may have stars elsewhere: these are
-// not checked.
-func matches(value, name string) bool {
-	before, after, star := strings.Cut(value, "*")
+// accountOf returns the service account that a value of an attribute names, in a policy of the
+// namespace. It returns an empty text if the value may match others: if it has a star, or another
+// authority's trust domain.
+func (a *analysis) accountOf(key, value, namespace string) string {
 	switch {
-	case !star:
-		return value == name
-	case before != "" && after != "", strings.Contains(after, "*"):
-		return true
-	default:
-		return strings.HasPrefix(name, before) && strings.HasSuffix(name, after)
+	case strings.Contains(value, "*"):
+		return ""
+	case key == "source.serviceaccount" && strings.Contains(value, "/"):
+		return value
+	case key == "source.serviceaccount":
+		return namespace + "/" + value
 	}
+	id, err := spiffe.Parse("spiffe://" + value)
+	// As in Istio, policies may name the mesh's trust domain as cluster.local, whatever it is called.
+	ofMesh := id.TrustDomain == "cluster.local" || slices.Contains(a.in.Mesh.TrustDomains(), id.TrustDomain)
+	if key != "source.principal" || err != nil || !ofMesh {
+		return ""
+	}
+	return id.Namespace + "/" + id.ServiceAccount
 }

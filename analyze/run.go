@@ -46,7 +46,6 @@ type analysis struct {
 	// The following are built on first use.
 	hosts     []string                       // of all services
 	byPattern map[string][]*registry.Service // services by each pattern that covers their host
-	byPort    map[uint32][]*registry.Service // services by each port, except UDP
 	gateways  map[string]*gateway            // by "namespace/name"
 	workloads map[string][]workload          // by namespace
 	hints     int                            // how many unknown names were compared with known ones

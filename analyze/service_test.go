@@ -67,20 +67,8 @@ func TestServices(t *testing.T) {
 
 func TestSidecars(t *testing.T) {
 	t.Parallel()
-	shop, data := service("shop/web", "web.shop.internal", ""), service("data/db", "db.data.internal", "")
 	sidecar := func(name, spec string) string { return object(config.Sidecar, name, spec) }
-	const port, missing = "port: {number: 9090, name: x, protocol: TCP}, ", "port: {number: 9999, name: x, protocol: TCP}, "
 	check(t, []testCase{
-		{"a service with the port", []string{shop, data, sidecar("shop/s", "egress: [{"+port+`hosts: ["./*"]}, {hosts: ["*/*"]}]`)}, nil},
-		{"every port", []string{shop, sidecar("shop/s", `egress: [{port: {number: 9999, name: x, protocol: HTTP_PROXY}, hosts: ["./*"]}]`)}, nil},
-		{
-			"unknown port", []string{shop, sidecar("shop/s", "egress: [{"+missing+`hosts: ["*/*"]}, {hosts: ["./*"]}]`)},
-			[]string{"ASH0005 mesh.yaml:6 Sidecar shop/s spec.egress[0]: no imported service has port 9999, so proxies ignore this listener | use the port of a service, or declare the port"},
-		},
-		{
-			"not imported", []string{data, sidecar("shop/s", "egress: [{"+port+`hosts: ["./*"]}]`)},
-			[]string{"so proxies ignore this listener | import a service that has it, such as data/db.data.internal"},
-		},
 		{
 			"two for a namespace", []string{sidecar("shop/a", `egress: [{hosts: ["./*"]}]`), sidecar("shop/b", `egress: [{hosts: ["*/*"]}]`)},
 			[]string{"IST0111 mesh.yaml:6 Sidecar shop/b spec.workloadSelector: has no effect: Sidecar shop/a (mesh.yaml) is for all of namespace shop too and takes precedence"},

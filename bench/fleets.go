@@ -2,12 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ashore-mesh/ashore/bench/fleet"
 )
@@ -16,22 +17,17 @@ import (
 type setup struct {
 	fleet.Shape
 	Proxies int
-	Delta   bool
 	// TLS says that proxies connect by mutual TLS, each with a certificate of its own.
 	TLS bool
 }
 
 // title names a setup to people.
 func (c setup) title() string {
-	way, scope := "delta", "unscoped"
-	if !c.Delta {
-		way = "state of the world"
-	}
+	scope := "unscoped"
 	if c.Scoped {
 		scope = fmt.Sprintf("scoped to %d namespaces", c.Namespaces)
 	}
-	title := fmt.Sprintf("%d services × %d endpoints, %d proxies, %s, %s", c.Services, c.Endpoints, c.Proxies, way,
-		scope)
+	title := fmt.Sprintf("%d services × %d endpoints, %d proxies, %s", c.Services, c.Endpoints, c.Proxies, scope)
 	if c.TLS {
 		title += ", mutual TLS"
 	}
@@ -41,92 +37,91 @@ func (c setup) title() string {
 	return title
 }
 
-// comparison is what a setup cost.
+// comparison is what a setup cost ashored and the floor.
 type comparison struct {
 	setup
-	ours fleet.Result
-	// base is what it is compared with: the floor, or for state of the world ashored by delta.
-	base fleet.Result
+	ours, floor fleet.Result
 }
 
-// fleets measures the setups, each with its floor or with delta, and returns their tables.
+// fleets measures the setups and returns their tables.
 func (b *bench) fleets(ctx context.Context, setups []setup) (string, error) {
-	var done []comparison
 	var text strings.Builder
 	for _, c := range setups {
 		say("\n%s", c.title())
-		out := comparison{setup: c}
-		var err error
-		if out.base, err = b.base(ctx, c, done); err != nil {
+		out, err := b.compare(ctx, c)
+		if err != nil {
 			return "", err
 		}
-		if out.ours, err = b.measure(ctx, c); err != nil {
-			return "", err
-		}
-		done = append(done, out)
 		text.WriteString(out.report())
 	}
 	return text.String(), nil
 }
 
-// base is the result to compare with: delta of the same size, which may be among done, for state of
-// the world; else the floor of the very bytes that ashored sends.
-func (b *bench) base(ctx context.Context, c setup, done []comparison) (fleet.Result, error) {
-	if !c.Delta {
-		c.Delta = true
-		if i := slices.IndexFunc(done, func(d comparison) bool { return d.setup == c }); i >= 0 {
-			return done[i].ours, nil
-		}
-		return b.measure(ctx, c)
-	}
+// compare measures the floor of the very bytes that ashored sends, and ashored on a fresh mesh.
+func (b *bench) compare(ctx context.Context, c setup) (comparison, error) {
+	out := comparison{setup: c}
 	recorded, err := b.start(ctx, c)
 	if err != nil {
-		return fleet.Result{}, err
+		return out, err
 	}
-	floor, err := startFloor(b.self, recorded)
-	if err = errors.Join(err, recorded.stop()); err != nil {
-		return fleet.Result{}, err
+	floor, err := b.startFloor(ctx, recorded)
+	recorded.stop()
+	if err != nil {
+		return out, err
 	}
 	say("  floor")
-	result, err := load(ctx, b.self, c, floor)
-	return result, errors.Join(err, floor.stop())
+	if out.floor, err = measure(ctx, c, floor); err != nil {
+		return out, err
+	}
+	ashored, err := b.start(ctx, c)
+	if err != nil {
+		return out, err
+	}
+	say("  ashored")
+	out.ours, err = measure(ctx, c, ashored)
+	return out, err
 }
 
-// measure measures ashored on a fresh mesh.
-func (b *bench) measure(ctx context.Context, c setup) (fleet.Result, error) {
-	s, err := b.start(ctx, c)
+// measure runs the fleet against p, and stops p.
+func measure(ctx context.Context, c setup, p *process) (fleet.Result, error) {
+	defer p.stop()
+	defer debug.FreeOSMemory() // the garbage of one fleet is not the next one's
+	a, err := p.mesh.authority(ctx)
 	if err != nil {
 		return fleet.Result{}, err
 	}
-	say("  ashored")
-	result, err := load(ctx, b.self, c, s)
-	return result, errors.Join(err, s.stop())
+	return fleet.Run(ctx, fleet.RunConfig{
+		Shape: p.mesh.Shape, Dir: p.mesh.Dir, Addr: p.addr, PID: p.pid(), Authority: a, Proxies: c.Proxies,
+		Rounds: 5, Churn: 50, Timeout: 2 * time.Minute,
+		Report: func(f fleet.Figures) {
+			say("    %-8s %6.3f CPU-s  %8.1f ms  %7.1f MB  %d missing", f.Phase, f.ServerCPU, f.MaxMs, f.PeakMB, f.Missing)
+		},
+	})
 }
 
-// start starts ashored on a fresh mesh: in plaintext, or with TLS and an authority that signs for
-// the proxies too.
+// start starts ashored on a fresh mesh, with TLS with an authority that signs for the proxies too.
 func (b *bench) start(ctx context.Context, c setup) (*process, error) {
 	m, err := b.newMesh(c.Shape)
 	if err != nil {
 		return nil, err
 	}
 	if c.TLS {
-		m.authority = filepath.Join(filepath.Dir(m.dir), "authority")
-		if err := fleet.WriteAuthority(m.authority); err != nil {
+		m.AuthorityDir = filepath.Join(filepath.Dir(m.Dir), "authority")
+		if err := fleet.WriteAuthority(m.AuthorityDir); err != nil {
 			return nil, err
 		}
 	}
-	return startAshored(ctx, b.ashored, b.work, m, c.TLS)
+	return b.startAshored(ctx, m, c.TLS)
 }
 
 // newMesh writes a fresh folder of configuration.
 func (b *bench) newMesh(s fleet.Shape) (mesh, error) {
 	dir, err := os.MkdirTemp(b.work, "mesh")
-	m := mesh{Shape: s, dir: filepath.Join(dir, "files")}
+	m := mesh{Shape: s, Dir: filepath.Join(dir, "files")}
 	if err != nil {
 		return m, err
 	}
-	return m, s.Write(m.dir)
+	return m, s.Write(m.Dir)
 }
 
 // target is what is measured of which phase, and the most that it may be: factor times what it is
@@ -137,18 +132,11 @@ type target struct {
 	factor, plus      float64
 }
 
-// targets are those of a comparison. Delta is compared with the floor.
+// targets are those of a comparison.
 func (c comparison) targets() []target {
 	cpu := func(f fleet.Figures) float64 { return f.ServerCPU }
 	last := func(f fleet.Figures) float64 { return f.MaxMs }
 	peak := func(f fleet.Figures) float64 { return f.PeakMB }
-	if !c.Delta {
-		var all []target
-		for _, phase := range []string{"connect", "endpoint", "route", "churn"} {
-			all = append(all, target{phase, "server CPU", "s", cpu, 2, 0})
-		}
-		return all
-	}
 	all := []target{
 		{"connect", "server CPU", "s", cpu, 2, 0}, {"connect", "last proxy", "ms", last, 1.2, 0},
 		{"endpoint", "server CPU", "s", cpu, 3, 0.02}, {"endpoint", "last proxy", "ms", last, 1, 20},
@@ -164,27 +152,19 @@ func (c comparison) targets() []target {
 
 // report is the table of a comparison.
 func (c comparison) report() string {
-	base := "floor"
-	if !c.Delta {
-		base = "delta"
-	}
-	t := newTable(c.title(), "phase", "measure", "ashored:", base+":", "ratio:", "at most", "")
+	t := newTable(c.title(), "phase", "measure", "ashored:", "floor:", "ratio:", "at most", "")
 	for _, k := range c.targets() {
-		ours, of := median(c.ours, k.phase), median(c.base, k.phase)
-		v, w := k.value(ours), k.value(of)
+		v, w := median(c.ours, k.phase, k.value), median(c.floor, k.phase, k.value)
 		t.row(k.phase, k.what, k.number(v), k.number(w), fmt.Sprintf("%.2f", v/w), k.limit(),
-			judge(v <= k.factor*w+k.plus && ours.Missing <= of.Missing))
+			judge(v <= k.factor*w+k.plus && missing(c.ours, k.phase) <= missing(c.floor, k.phase)))
 	}
-	fmt.Fprintf(t, "\nReceived while connecting: %.0f MB from ashored, %.0f MB from the other side.\n",
-		median(c.ours, "connect").RecvMB, median(c.base, "connect").RecvMB)
-	for name, r := range map[string]fleet.Result{"ashored": c.ours, "the other side": c.base} {
-		missing := 0
-		for _, f := range r.Phases {
-			missing += f.Missing
-		}
-		if missing > 0 || r.LostStreams > 0 {
+	received := func(f fleet.Figures) float64 { return f.RecvMB }
+	fmt.Fprintf(t, "\nReceived while connecting: %.0f MB from ashored, %.0f MB from the floor.\n",
+		median(c.ours, "connect", received), median(c.floor, "connect", received))
+	for name, r := range map[string]fleet.Result{"ashored": c.ours, "the floor": c.floor} {
+		if n := missing(r, ""); n > 0 || r.LostStreams > 0 {
 			fmt.Fprintf(t, "\nWith %s %d proxies did not converge in time and %d streams were lost (%s).\n", name,
-				missing, r.LostStreams, r.LastError)
+				n, r.LostStreams, r.LastError)
 		}
 	}
 	return t.String()
@@ -208,23 +188,27 @@ func (k target) limit() string {
 	return factor + " " + plus
 }
 
-// median returns the figures of a phase: each the median over its rounds, and the sum of missing
-// proxies.
-func median(r fleet.Result, phase string) fleet.Figures {
-	out := fleet.Figures{Phase: phase}
-	var cpu, last, peak, received []float64
+// median is the median of a figure over the rounds of a phase.
+func median(r fleet.Result, phase string, value func(fleet.Figures) float64) float64 {
+	var all []float64
 	for _, f := range r.Phases {
 		if f.Phase == phase {
-			cpu, last = append(cpu, f.ServerCPU), append(last, f.MaxMs)
-			peak, received = append(peak, f.PeakMB), append(received, f.RecvMB)
-			out.Missing += f.Missing
+			all = append(all, value(f))
 		}
 	}
-	if len(cpu) > 0 {
-		out.ServerCPU, out.MaxMs, out.PeakMB, out.RecvMB = middle(cpu), middle(last), middle(peak), middle(received)
+	if len(all) == 0 {
+		return 0
 	}
-	return out
+	slices.Sort(all)
+	return all[len(all)/2]
 }
 
-// middle is the median.
-func middle(all []float64) float64 { return slices.Sorted(slices.Values(all))[len(all)/2] }
+// missing is how many proxies did not converge in the rounds of a phase; empty: of all phases.
+func missing(r fleet.Result, phase string) (n int) {
+	for _, f := range r.Phases {
+		if phase == "" || f.Phase == phase {
+			n += f.Missing
+		}
+	}
+	return n
+}

@@ -79,6 +79,7 @@ func (b *bench) join(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	defer p.stop()
 	// Each workload has a disk of its own in life: here memory, where there is such a file system.
 	parent := b.work
 	if _, err := os.Stat("/dev/shm"); err == nil {
@@ -86,11 +87,11 @@ func (b *bench) join(ctx context.Context) (string, error) {
 	}
 	dir, err := os.MkdirTemp(parent, "bench")
 	if err != nil {
-		return "", errors.Join(err, p.stop())
+		return "", err
 	}
 	j := &joining{process: p, admin: admin.NewClient(p.socket), dir: dir, simulator: fleet.NewSimulator()}
 	text, err := j.measure(ctx, b.joins)
-	return text, errors.Join(err, p.stop(), os.RemoveAll(dir))
+	return text, errors.Join(err, os.RemoveAll(dir))
 }
 
 // startForJoins starts ashored with an authority of its own, the mesh of the options and a
@@ -100,10 +101,10 @@ func (b *bench) startForJoins(ctx context.Context) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(m.dir, "group.yaml"), []byte(groupFile), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(m.Dir, "group.yaml"), []byte(groupFile), 0o600); err != nil {
 		return nil, err
 	}
-	return startAshored(ctx, b.ashored, b.work, m, true)
+	return b.startAshored(ctx, m, true)
 }
 
 func (j *joining) measure(ctx context.Context, n int) (string, error) {
@@ -135,7 +136,7 @@ func (j *joining) measure(ctx context.Context, n int) (string, error) {
 		return "", err
 	}
 	after, err1 := fleet.CPUSeconds(j.pid())
-	memory, err2 := fleet.MemoryMB(j.pid(), "VmHWM")
+	memory, err2 := fleet.PeakMB(j.pid())
 	if err := errors.Join(err1, err2); err != nil {
 		return "", err
 	}
@@ -151,7 +152,7 @@ func (j *joining) makeTokens(ctx context.Context, n int) error {
 	g.SetLimit(tokenCallers)
 	for i := range n {
 		g.Go(func() (err error) {
-			j.tokens[i], err = j.admin.CreateToken(ctx, admin.TokenRequest{Group: joinGroup})
+			j.tokens[i], err = admin.Send(ctx, j.admin, admin.CallCreateToken, admin.TokenRequest{Group: joinGroup})
 			return err
 		})
 	}
@@ -181,7 +182,7 @@ func (j *joining) one(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	j.simulator.Run(ctx, j.addr, node, k.ClientTLS(), func() { j.mark(&j.served) })
+	j.simulator.Run(ctx, j.addr, node, k.ClientTLS(), func(time.Duration) { j.mark(&j.served) })
 	return nil
 }
 
@@ -217,7 +218,9 @@ func nodeOf(s agent.Settings) (*corev3.Node, error) {
 		return nil, err
 	}
 	n := &corev3.Node{}
-	return n, protojson.Unmarshal(b.Node, n)
+	err = protojson.Unmarshal(b.Node, n)
+	delete(n.GetMetadata().GetFields(), "ASHORE_STREAM") // one stream for everything: it registers the workload too
+	return n, err
 }
 
 // mark notes when something happened to a workload.
@@ -232,7 +235,7 @@ func (j *joining) mark(times *[]time.Duration) {
 func (j *joining) registered(ctx context.Context, n int) (time.Duration, error) {
 	var last time.Duration
 	for {
-		entries, err := j.admin.Objects(ctx, "workloadentry", "shop", "")
+		entries, err := admin.Send(ctx, j.admin, admin.CallObjects, admin.ObjectQuery{Kind: "workloadentry", Namespace: "shop"})
 		if err != nil && !errors.Is(err, admin.ErrNotFound) && ctx.Err() == nil {
 			return 0, err
 		}

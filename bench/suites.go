@@ -12,6 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/bench/fleet"
 )
 
+var errUsage = errors.New("wrong usage")
+
 // bench is what is measured, and of which programs.
 type bench struct {
 	ashored string
@@ -31,20 +33,26 @@ type bench struct {
 // parseFlags decides what is measured: what is named, or plaintext fleets when nothing is.
 func parseFlags(args []string) (*bench, error) {
 	fs, b := flag.NewFlagSet("bench", flag.ContinueOnError), &bench{}
-	shapeFlags(fs, &b.shape)
+	fs.IntVar(&b.shape.Services, "services", 1000, "services")
+	fs.IntVar(&b.shape.Endpoints, "endpoints", 4, "endpoints a service")
+	fs.IntVar(&b.shape.Namespaces, "namespaces", 10, "namespaces")
+	fs.BoolVar(&b.shape.Scoped, "scoped", false, "add a Sidecar to each namespace that imports only its own")
+	fs.IntVar(&b.shape.Policies, "policies", 0, "AuthorizationPolicies, with strict mutual TLS")
 	fs.StringVar(&b.ashored, "ashored", "bin/ashored", "the control plane to measure")
 	fs.StringVar(&b.write, "write", "", "Markdown file whose tables of results are replaced; empty: none")
 	fs.BoolVar(&b.strict, "strict", false, "end with an error when a target is missed")
 	proxies := fs.String("proxies", "200,1000", "sizes of the fleet")
 	fs.BoolVar(&b.build, "build", true, "after plaintext fleets, run the Go benchmarks of building a context too")
-	sotw := fs.Bool("sotw", false, "measure state of the world too")
 	tls := fs.Bool("tls", false, "fleets that connect by mutual TLS, and one with policies")
 	fs.BoolVar(&b.certificates, "certificates", false, "what issuing a certificate costs")
 	fs.IntVar(&b.joins, "joins", 0, "so many workloads join at once")
 	all := fs.Bool("all", false,
-		"everything: also state of the world, 50 endpoints a service, a scoped mesh, and all of the above")
-	if err := parse(fs, args); err != nil {
-		return nil, err
+		"everything: also 50 endpoints a service, a scoped mesh, and all of the above")
+	if err := fs.Parse(args); err != nil {
+		return nil, fmt.Errorf("%w: %w", errUsage, err)
+	}
+	if fs.NArg() > 0 {
+		return nil, fmt.Errorf("%w: %q is not a flag", errUsage, fs.Arg(0))
 	}
 	b.command = strings.TrimSpace("make bench ARGS=\"" + strings.Join(args, " ") + "\"")
 	var sizes []int
@@ -69,24 +77,21 @@ func parseFlags(args []string) (*bench, error) {
 		b.secureSetups(sizes)
 	}
 	if *all || !named {
-		b.plainSetups(sizes, *sotw, *all)
+		b.plainSetups(sizes, *all)
 	}
 	b.build = b.build && len(b.plain) > 0
 	return b, nil
 }
 
-func (b *bench) plainSetups(sizes []int, sotw, all bool) {
+func (b *bench) plainSetups(sizes []int, all bool) {
 	for _, n := range sizes {
-		b.plain = append(b.plain, setup{Shape: b.shape, Proxies: n, Delta: true})
-		if sotw || all && n <= 200 {
-			b.plain = append(b.plain, setup{Shape: b.shape, Proxies: n})
-		}
+		b.plain = append(b.plain, setup{Shape: b.shape, Proxies: n})
 	}
 	if all {
 		many, scoped := b.shape, b.shape
 		many.Endpoints, scoped.Services, scoped.Scoped = 50, 2*b.shape.Services, true
-		b.plain = append(b.plain, setup{Shape: many, Proxies: 200, Delta: true},
-			setup{Shape: scoped, Proxies: 1000, Delta: true})
+		b.plain = append(b.plain, setup{Shape: many, Proxies: 200},
+			setup{Shape: scoped, Proxies: 1000})
 	}
 }
 
@@ -95,12 +100,12 @@ const policies = 200
 
 func (b *bench) secureSetups(sizes []int) {
 	for _, n := range sizes {
-		b.secure = append(b.secure, setup{Shape: b.shape, Proxies: n, Delta: true, TLS: true})
+		b.secure = append(b.secure, setup{Shape: b.shape, Proxies: n, TLS: true})
 	}
 	if b.shape.Policies == 0 {
 		judged := b.shape
 		judged.Policies = policies
-		b.secure = append(b.secure, setup{Shape: judged, Proxies: sizes[0], Delta: true, TLS: true})
+		b.secure = append(b.secure, setup{Shape: judged, Proxies: sizes[0], TLS: true})
 	}
 }
 

@@ -37,9 +37,9 @@ func (m *Manager) show(ctx context.Context) (admin.Authority, error) {
 		TrustDomain: m.config.TrustDomain, Bundle: v.bundle.ID, PEM: v.bundle.text,
 		Signer: certificateStatus(v.signer.Cert, v.signer), Server: certificateStatus(v.server.Leaf, v.signer),
 	}
-	s.Server.Subject, s.Server.Renew = ControlPlaneID(m.config.TrustDomain).String(), half(v.server.Leaf)
+	s.Server.Name, s.Server.Renew = ControlPlaneID(m.config.TrustDomain).String(), half(v.server.Leaf)
 	for _, r := range v.bundle.Roots {
-		root := admin.Certificate{Subject: r.Subject.CommonName, Root: RootID(r), State: "trusted", NotAfter: r.NotAfter}
+		root := admin.Certificate{Name: r.Subject.CommonName, Root: RootID(r), State: "trusted", NotAfter: r.NotAfter}
 		if r.Equal(v.signer.Root) {
 			root.State = "signs"
 		}
@@ -72,7 +72,7 @@ func (m *Manager) Rotate(ctx context.Context, r RotateRequest) (admin.Authority,
 }
 
 func certificateStatus(c *x509.Certificate, s *Signer) admin.Certificate {
-	return admin.Certificate{Subject: c.Subject.CommonName, Serial: serialText(c), Root: RootID(s.Root),
+	return admin.Certificate{Name: c.Subject.CommonName, Serial: serialText(c), Root: RootID(s.Root),
 		NotAfter: c.NotAfter}
 }
 

@@ -1,49 +1,33 @@
 package config
 
 import (
-	"bytes"
-	"encoding/json"
+	"encoding/base64"
 	"fmt"
-	"regexp"
+	"math"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/ashore-mesh/ashore/internal/excerpt"
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// decoder reads the values of one document into an object. It writes a specification as protobuf's
-// JSON and lets protojson read that.
-//
-// While it writes, it reports what protojson would accept or report without a hint: unknown fields,
-// fields that occur twice, fields that protect and are empty, numbers of enum values. It also reads
-// durations in any unit, as Istio does. protojson checks types and ranges. Its error has a line of
-// the JSON, and every value stands on a line of its own, so the line leads back to the YAML.
+// decoder reads the values of one document into an object. It walks over the YAML and the message
+// side by side, so that each problem has the line of its value. Names and values are those of
+// protobuf's JSON, with two exceptions: durations have any unit, as in Istio, and enum values have
+// no numbers.
 type decoder struct {
 	*parser
 	lines lines
 	about string // Problem.Object; empty until the key is known
 	// guarded says that fields that protect must not be empty; see guards.
 	guarded bool
-
-	json   bytes.Buffer
-	tokens []token // by line of json
-	quiet  bool    // what is found was reported before
-}
-
-// token is a key or value that was written as JSON.
-type token struct {
-	path  string
-	field protoreflect.FieldDescriptor
-	node  *yaml.Node
-	key   bool
 }
 
 // maxField is about how long the path in a problem may become.
@@ -51,9 +35,6 @@ const maxField = 160
 
 // errorf reports an error of the field at path, which is written at n.
 func (d *decoder) errorf(path string, n *yaml.Node, format string, args ...any) {
-	if d.quiet {
-		return
-	}
 	if len(path) > maxField {
 		path = path[:maxField] + "…"
 	}
@@ -72,52 +53,6 @@ func below(path, name string) string {
 		return name
 	}
 	return path + "." + name
-}
-
-// maxTypeErrors is how many values of a wrong type are reported of one object.
-const maxTypeErrors = 20
-
-// decode reads the object at n into m. It replaces values of the wrong type by null, to find others.
-func (d *decoder) decode(path string, m proto.Message, n *yaml.Node) {
-	defer func() { d.quiet = false }()
-	for range maxTypeErrors {
-		d.json.Reset()
-		d.tokens = nil
-		d.writeObject(path, m.ProtoReflect().Descriptor(), deref(n))
-		err := protojson.Unmarshal(d.json.Bytes(), m)
-		if err == nil {
-			return
-		}
-		d.quiet = false
-		bad := d.typeError(path, n, err)
-		if bad == nil {
-			return
-		}
-		*bad = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: bad.Line}
-		d.quiet = true // the other problems are reported
-	}
-}
-
-// typeError reports an error of protojson, and returns the value that it is about; nil if unknown.
-func (d *decoder) typeError(path string, n *yaml.Node, err error) *yaml.Node {
-	at := regexp.MustCompile(`\(line (\d+):`).FindStringSubmatch(err.Error())
-	if at == nil || len(d.tokens) == 0 {
-		d.errorf(path, n, "%s", err)
-		return nil
-	}
-	line, _ := strconv.Atoi(at[1])            // digits
-	i := min(max(line-2, 0), len(d.tokens)-1) // the first token stands on line 2
-	t := d.tokens[i]
-	if !t.key {
-		d.mismatch(t.path, t.field, t.node)
-		return t.node
-	}
-	if oneof := t.field.ContainingOneof(); oneof != nil {
-		d.errorf(t.path, t.node, "only one of %s can be set", fewNames(oneof.Fields()))
-	} else {
-		d.errorf(t.path, t.node, "%s occurs twice: remove one of them", quote(t.node.Value))
-	}
-	return d.tokens[i+1].node
 }
 
 // mismatch reports a single value of the wrong type.
@@ -150,7 +85,7 @@ func wanted(fd protoreflect.FieldDescriptor) string {
 		return "true or false"
 	case kind == protoreflect.BytesKind:
 		return "base64"
-	case isFloat(fd):
+	case kind == protoreflect.DoubleKind:
 		return "a number"
 	case kind == protoreflect.Uint32Kind:
 		return "a whole number from 0 to 4294967295"
@@ -161,158 +96,154 @@ func wanted(fd protoreflect.FieldDescriptor) string {
 	}
 }
 
-// writeField writes the value of a field.
-func (d *decoder) writeField(path string, fd protoreflect.FieldDescriptor, n *yaml.Node) {
-	switch {
-	case !fd.IsMap() && !fd.IsList():
-		d.writeValue(path, fd, n)
-	case fd.IsMap() && n.Kind == yaml.MappingNode:
-		d.json.WriteByte('{')
-		d.fields(path, n, func(key, value *yaml.Node) { d.writeEntry(entry(path, shorten(key.Value)), fd, key, value) })
-		d.close('}')
-	case fd.IsList() && n.Kind == yaml.SequenceNode:
-		d.writeList(path, fd, n)
-	case fd.IsMap():
-		d.errorf(path, n, "want names and values, not %s", describe(n))
-		d.json.WriteString("null")
-	default:
-		d.errorf(path, n, "want a list, not %s: begin each item with a dash", describe(n))
-		d.json.WriteString("null")
-	}
-}
-
-// writeObject writes an object with the fields of a message.
-func (d *decoder) writeObject(path string, md protoreflect.MessageDescriptor, n *yaml.Node) {
+// message reads the object at n into m.
+func (d *decoder) message(path string, m protoreflect.Message, n *yaml.Node) {
+	md := m.Descriptor()
 	if n.Kind != yaml.MappingNode {
 		d.errorf(path, n, "want an object with fields (%s), not %s", fewNames(md.Fields()), describe(n))
-		d.json.WriteString("{}")
 		return
 	}
-	d.json.WriteByte('{')
+	seen := map[protoreflect.FieldDescriptor]bool{}
 	d.fields(path, n, func(key, value *yaml.Node) {
 		fd := md.Fields().ByJSONName(key.Value)
 		if fd == nil {
 			fd = md.Fields().ByName(protoreflect.Name(key.Value))
 		}
-		switch {
-		case fd == nil:
+		if fd == nil {
 			d.unknown(path, key, fieldNames(md.Fields()))
+			return
+		}
+		path := below(path, fd.JSONName())
+		oneof := fd.ContainingOneof()
+		switch {
 		case d.guarded && guards(fd) && isEmpty(value):
-			d.errorf(below(path, fd.JSONName()), key, emptiedText)
+			d.errorf(path, key, emptiedText)
 		case isNull(value): // unset
+		case seen[fd]: // by its other name
+			d.errorf(path, key, "%s occurs twice: remove one of them", quote(key.Value))
+		case oneof != nil && m.WhichOneof(oneof) != nil:
+			d.errorf(path, key, "only one of %s can be set", fewNames(oneof.Fields()))
 		default:
-			path := below(path, fd.JSONName())
-			d.begin(token{path, fd, key, true})
-			d.writeText(fd.JSONName())
-			d.json.WriteByte(':')
-			d.begin(token{path, fd, value, false})
-			d.writeField(path, fd, value)
-			d.json.WriteByte(',')
+			seen[fd] = true
+			d.field(path, m, fd, value)
 		}
 	})
-	d.close('}')
 }
 
-// writeEntry writes an entry of a map field. Keys may be written in any way: 8080 needs no quotes.
-func (d *decoder) writeEntry(path string, fd protoreflect.FieldDescriptor, key, value *yaml.Node) {
+// field reads the value of a field into m.
+func (d *decoder) field(path string, m protoreflect.Message, fd protoreflect.FieldDescriptor, n *yaml.Node) {
+	switch {
+	case fd.IsMap() && n.Kind == yaml.MappingNode:
+		entries := m.Mutable(fd).Map()
+		d.fields(path, n, func(key, value *yaml.Node) {
+			d.entry(entry(path, shorten(key.Value)), entries, fd, key, value)
+		})
+	case fd.IsMap():
+		d.errorf(path, n, "want names and values, not %s", describe(n))
+	case fd.IsList() && n.Kind != yaml.SequenceNode:
+		d.errorf(path, n, "want a list, not %s: begin each item with a dash", describe(n))
+	case fd.IsList() && len(n.Content) > MaxItems:
+		d.errorf(path, n, "the list has %d items, more than %d", len(n.Content), MaxItems)
+	case fd.IsList():
+		list := m.Mutable(fd).List()
+		for i, item := range n.Content {
+			item, path := deref(item), at(path, i)
+			if isNull(item) {
+				d.errorf(path, item, "the item is empty: fill it in or remove it")
+			} else if v := d.value(path, fd, item, list.NewElement); v.IsValid() {
+				list.Append(v)
+			}
+		}
+	default:
+		if v := d.value(path, fd, n, func() protoreflect.Value { return m.NewField(fd) }); v.IsValid() {
+			m.Set(fd, v)
+		}
+	}
+}
+
+// entry reads an entry of a map. Keys may be written in any way: 8080 needs no quotes.
+func (d *decoder) entry(path string, m protoreflect.Map, fd protoreflect.FieldDescriptor, key, value *yaml.Node) {
 	switch {
 	case isNull(value):
 		d.errorf(path, key, "the value is missing")
 	case d.guarded && guards(fd) && fd.MapValue().Message() != nil && isEmpty(value):
 		d.errorf(path, key, emptiedText)
 	default:
-		d.begin(token{path, fd.MapKey(), key, false})
-		d.writeText(key.Value)
-		d.json.WriteByte(':')
-		d.begin(token{path, fd.MapValue(), value, false})
-		d.writeValue(path, fd.MapValue(), value)
-		d.json.WriteByte(',')
-	}
-}
-
-// writeList writes a list.
-func (d *decoder) writeList(path string, fd protoreflect.FieldDescriptor, n *yaml.Node) {
-	if len(n.Content) > MaxItems {
-		d.errorf(path, n, "the list has %d items, more than %d", len(n.Content), MaxItems)
-		d.json.WriteString("null")
-		return
-	}
-	d.json.WriteByte('[')
-	for i, item := range n.Content {
-		item, path := deref(item), at(path, i)
-		if isNull(item) {
-			d.errorf(path, item, "the item is empty: fill it in or remove it")
-			continue
+		k := protoreflect.ValueOfString(key.Value)
+		if fd.MapKey().Kind() != protoreflect.StringKind {
+			k = d.value(path, fd.MapKey(), key, fd.MapKey().Default)
 		}
-		d.begin(token{path, fd, item, false})
-		d.writeValue(path, fd, item)
-		d.json.WriteByte(',')
+		if v := d.value(path, fd.MapValue(), value, m.NewValue); v.IsValid() && k.IsValid() {
+			m.Set(k.MapKey(), v)
+		}
 	}
-	d.close(']')
 }
 
-// writeValue writes a single value of a field.
-func (d *decoder) writeValue(path string, fd protoreflect.FieldDescriptor, n *yaml.Node) {
-	md := fd.Message()
-	switch {
+// value reads a single value of a field. It is not valid if there was a problem with all of it.
+func (d *decoder) value(path string, fd protoreflect.FieldDescriptor, n *yaml.Node,
+	empty func() protoreflect.Value) (v protoreflect.Value) {
+	switch md := fd.Message(); {
 	case isDuration(md):
-		v, err := time.ParseDuration(n.Value)
-		if err != nil {
-			d.mismatch(path, fd, n)
+		if t, err := time.ParseDuration(n.Value); err == nil {
+			v = protoreflect.ValueOfMessage(durationpb.New(t).ProtoReflect())
 		}
-		b, _ := protojson.Marshal(durationpb.New(v)) // every time.Duration is within protobuf's range
-		d.json.Write(b)
 	case md != nil && md.ParentFile().Package() != "google.protobuf":
-		d.writeObject(path, md, n)
-	case fd.Enum() != nil && n.ShortTag() == "!!int", isFloat(fd) && strings.ContainsAny(n.Value, "NI"):
-		d.mismatch(path, fd, n) // protojson takes numbers of enum values, and "NaN"
-		d.json.WriteString("null")
-	default:
-		d.writePlain(path, fd, n)
-	}
-}
-
-// writePlain writes a value as it is written, whatever the field.
-func (d *decoder) writePlain(path string, fd protoreflect.FieldDescriptor, n *yaml.Node) {
-	var v any
-	switch n.ShortTag() {
-	case "!!str", "!!timestamp":
-		v = n.Value
-	case "!!int", "!!float":
-		if v = json.Number(n.Value); !json.Valid([]byte(n.Value)) {
-			v = n.Value // such as 0x50: protojson says no
+		v = empty()
+		d.message(path, v.Message(), n)
+	case isWrapper(md):
+		inside, wrapper := md.Fields().ByName("value"), empty()
+		if x := scalar(inside, n, wrapper.Message().Get(inside)); x.IsValid() {
+			v = wrapper
+			v.Message().Set(inside, x)
+		}
+	case md != nil: // Struct
+		var plain map[string]any
+		if n.Decode(&plain) == nil {
+			if s, err := structpb.NewStruct(plain); err == nil {
+				v = protoreflect.ValueOfMessage(s.ProtoReflect())
+			}
 		}
 	default:
-		if err := n.Decode(&v); err != nil {
-			d.mismatch(path, fd, n)
-		}
+		v = scalar(fd, n, empty())
 	}
-	b, err := json.Marshal(v)
-	if err != nil {
+	if !v.IsValid() {
 		d.mismatch(path, fd, n)
-		b = []byte("null")
 	}
-	d.json.Write(b)
+	return v
 }
 
-// begin starts a line of the JSON for a key or value.
-func (d *decoder) begin(t token) {
-	d.json.WriteByte('\n')
-	d.tokens = append(d.tokens, t)
-}
-
-// close ends an object or list. JSON has no comma behind the last item.
-func (d *decoder) close(bracket byte) {
-	if last := d.json.Len() - 1; d.json.Bytes()[last] == ',' {
-		d.json.Truncate(last)
+// scalar reads a value of the type of zero. It is not valid if n is not of that type.
+func scalar(fd protoreflect.FieldDescriptor, n *yaml.Node, zero protoreflect.Value) (v protoreflect.Value) {
+	kind, plain := fd.Kind(), *n
+	isText := n.ShortTag() == "!!str" || n.ShortTag() == "!!timestamp"
+	switch {
+	case n.Kind != yaml.ScalarNode, kind == protoreflect.StringKind && !isText,
+		kind == protoreflect.BoolKind && n.ShortTag() != "!!bool":
+		return v
+	case kind == protoreflect.EnumKind:
+		if e := fd.Enum().Values().ByName(protoreflect.Name(n.Value)); e != nil {
+			v = protoreflect.ValueOfEnum(e.Number())
+		}
+		return v
+	case kind == protoreflect.BytesKind:
+		if b, err := base64.StdEncoding.DecodeString(n.Value); err == nil {
+			v = protoreflect.ValueOfBytes(b)
+		}
+		return v
+	case kind != protoreflect.StringKind: // a number may stand in quotes
+		plain.Tag, plain.Style = "", 0
 	}
-	d.json.WriteByte(bracket)
-}
-
-// writeText writes a text. A line end within it is written as \n, so it does not begin a line.
-func (d *decoder) writeText(s string) {
-	b, _ := json.Marshal(s) // a text is always JSON
-	d.json.Write(b)
+	if tag := plain.ShortTag(); tag == "!!null" || tag == "!!float" && kind != protoreflect.DoubleKind {
+		return v
+	}
+	x := reflect.New(reflect.TypeOf(zero.Interface()))
+	if plain.Decode(x.Interface()) == nil {
+		v = protoreflect.ValueOf(x.Elem().Interface())
+	}
+	if f, ok := x.Interface().(*float64); ok && (math.IsInf(*f, 0) || math.IsNaN(*f)) {
+		return protoreflect.Value{}
+	}
+	return v
 }
 
 func isDuration(md protoreflect.MessageDescriptor) bool {
@@ -322,13 +253,6 @@ func isDuration(md protoreflect.MessageDescriptor) bool {
 // isWrapper says that a message is BoolValue, UInt32Value or one of their like.
 func isWrapper(md protoreflect.MessageDescriptor) bool {
 	return md != nil && md.ParentFile().Path() == "google/protobuf/wrappers.proto"
-}
-
-func isFloat(fd protoreflect.FieldDescriptor) bool {
-	if isWrapper(fd.Message()) {
-		fd = fd.Message().Fields().ByName("value")
-	}
-	return fd.Kind() == protoreflect.DoubleKind || fd.Kind() == protoreflect.FloatKind
 }
 
 // fields calls yield for the entries of a mapping, those that "<<" merges into it last. A key that

@@ -6,7 +6,7 @@
 //
 // Nothing is accepted and ignored: a kind, field or mode that Ashore does not carry out yet is an
 // error that says so; and so is a field that protects and is written with nothing in it. ParseMesh
-// reads the settings of the whole mesh in the same way, and MeshFields lists what becomes of each.
+// reads the settings of the whole mesh in the same way.
 //
 // The package does no I/O and knows no Envoy.
 package config

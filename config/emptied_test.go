@@ -171,7 +171,7 @@ func FuzzEmptied(f *testing.F) {
 				before := *n
 				*n = emptyNode("null")
 				d := &decoder{parser: &parser{}, lines: lines{root: tree}, guarded: true}
-				d.decode("", info.NewSpec(), tree)
+				d.message("", info.NewSpec().ProtoReflect(), tree)
 				*n = before
 				if !slices.ContainsFunc(d.problems, func(p Problem) bool { return "."+p.Field == path && p.Text == emptiedText }) {
 					t.Errorf("%s: null as %s is not found, in %s", kind, path, body)

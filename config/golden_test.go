@@ -148,16 +148,7 @@ The fields of ` + "`defaultConfig`" + ` (ProxyConfig) are about the proxy's proc
 }
 
 // row is the field's line in a table.
-func (f MeshField) row() string {
-	honoured := "no"
-	switch {
-	case f.Honoured:
-		honoured = "yes"
-	case f.parts:
-		honoured = "in part"
-	case f.Protects:
-		honoured = "no, refused"
-	}
-	text := strings.ReplaceAll(f.Text, "*", `\*`)
-	return "| `" + f.Path + "` | " + honoured + " | " + strings.ToUpper(text[:1]) + text[1:] + " |\n"
+func (f meshField) row() string {
+	text := strings.ReplaceAll(f.text, "*", `\*`)
+	return "| `" + f.path + "` | " + string(f.status) + " | " + strings.ToUpper(text[:1]) + text[1:] + " |\n"
 }

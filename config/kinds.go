@@ -35,9 +35,8 @@ type KindInfo struct {
 	// as whom.
 	Protects bool
 
-	spec     proto.Message // nil, of the kind's type
-	validate func(*checker)
-	without  string // what a mesh lacks while the kind is not supported; completes "… is not supported yet: "
+	spec    proto.Message // nil, of the kind's type
+	without string        // what a mesh lacks while the kind is not supported; completes "… is not supported yet: "
 }
 
 // NewSpec returns an empty specification.
@@ -53,29 +52,29 @@ func Kinds() []KindInfo {
 	return []KindInfo{
 		{Kind: AuthorizationPolicy, Protects: true, Group: groupSecurity, Versions: []string{"v1", "v1beta1"},
 			Plural: "authorizationpolicies", Supported: true,
-			spec: (*security.AuthorizationPolicy)(nil), validate: validateAuthorizationPolicy},
+			spec: (*security.AuthorizationPolicy)(nil)},
 		{Kind: DestinationRule, Group: groupNetworking, Versions: networkingVersions, Plural: "destinationrules",
 			Supported: true,
-			spec:      (*networking.DestinationRule)(nil), validate: validateDestinationRule},
+			spec:      (*networking.DestinationRule)(nil)},
 		{Kind: EnvoyFilter, Group: groupNetworking, Versions: []string{"v1alpha3"}, Plural: "envoyfilters",
 			spec:    (*networking.EnvoyFilter)(nil),
 			without: "its patches would not reach any proxy"},
 		{Kind: Gateway, Group: groupNetworking, Versions: networkingVersions, Plural: "gateways", Supported: true,
-			spec: (*networking.Gateway)(nil), validate: validateGateway},
+			spec: (*networking.Gateway)(nil)},
 		{Kind: PeerAuthentication, Protects: true, Group: groupSecurity, Versions: []string{"v1", "v1beta1"},
 			Plural: "peerauthentications", Supported: true,
-			spec: (*security.PeerAuthentication)(nil), validate: validatePeerAuthentication},
+			spec: (*security.PeerAuthentication)(nil)},
 		{Kind: ProxyConfig, Group: groupNetworking, Versions: []string{"v1beta1"}, Plural: "proxyconfigs",
 			spec:    (*networkingbeta.ProxyConfig)(nil),
 			without: "proxies would keep the settings that they were started with"},
 		{Kind: RequestAuthentication, Protects: true, Group: groupSecurity, Versions: []string{"v1", "v1beta1"},
 			Plural: "requestauthentications", Supported: true,
-			spec: (*security.RequestAuthentication)(nil), validate: validateRequestAuthentication},
+			spec: (*security.RequestAuthentication)(nil)},
 		{Kind: ServiceEntry, Group: groupNetworking, Versions: networkingVersions, Plural: "serviceentries",
 			Supported: true,
-			spec:      (*networking.ServiceEntry)(nil), validate: validateServiceEntry},
+			spec:      (*networking.ServiceEntry)(nil)},
 		{Kind: Sidecar, Group: groupNetworking, Versions: networkingVersions, Plural: "sidecars", Supported: true,
-			spec: (*networking.Sidecar)(nil), validate: validateSidecar},
+			spec: (*networking.Sidecar)(nil)},
 		{Kind: Telemetry, Group: groupTelemetry, Versions: []string{"v1", "v1alpha1"}, Plural: "telemetries",
 			spec:    (*telemetry.Telemetry)(nil),
 			without: "it would change no log, metric or trace"},
@@ -84,16 +83,16 @@ func Kinds() []KindInfo {
 			without: "no proxy would run it"},
 		{Kind: VirtualService, Group: groupNetworking, Versions: networkingVersions, Plural: "virtualservices",
 			Supported: true,
-			spec:      (*networking.VirtualService)(nil), validate: validateVirtualService},
+			spec:      (*networking.VirtualService)(nil)},
 		{Kind: WasmPlugin, Group: groupExtensions, Versions: []string{"v1alpha1"}, Plural: "wasmplugins",
 			spec:    (*extensions.WasmPlugin)(nil),
 			without: "no proxy would run it"},
 		{Kind: WorkloadEntry, Group: groupNetworking, Versions: networkingVersions, Plural: "workloadentries",
 			Supported: true,
-			spec:      (*networking.WorkloadEntry)(nil), validate: validateWorkloadEntry},
+			spec:      (*networking.WorkloadEntry)(nil)},
 		{Kind: WorkloadGroup, Group: groupNetworking, Versions: networkingVersions, Plural: "workloadgroups",
 			Supported: true,
-			spec:      (*networking.WorkloadGroup)(nil), validate: validateWorkloadGroup},
+			spec:      (*networking.WorkloadGroup)(nil)},
 	}
 }
 

@@ -131,7 +131,7 @@ func (d *decoder) object(h head) (*Object, bool) {
 		return o, true
 	}
 	d.guarded = true
-	d.decode("spec", o.Spec, h.spec)
+	d.message("spec", o.Spec.ProtoReflect(), deref(h.spec))
 	if p := proto.Size(o.Spec); p > MaxFileSize {
 		d.errorf("", d.lines.root, "the object has %d bytes, more than %d", p, MaxFileSize)
 	}

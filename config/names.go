@@ -296,5 +296,24 @@ func checkLocality(locality string) string {
 	return ""
 }
 
+// checkExportTo is the rule for namespaces to which an object is visible.
+func checkExportTo(namespace string) string {
+	switch namespace {
+	case "*", ".":
+		return ""
+	case "~":
+		return "only a ServiceEntry can be exported to no namespace (~)"
+	}
+	return checkDNSLabel(namespace)
+}
+
+// checkServiceExportTo is checkExportTo for services, which may be exported to none.
+func checkServiceExportTo(namespace string) string {
+	if namespace == "~" {
+		return ""
+	}
+	return checkExportTo(namespace)
+}
+
 // isControl says that a rune never belongs into names, headers and paths.
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }

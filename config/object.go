@@ -63,7 +63,7 @@ func (k Key) Compare(o Key) int {
 
 // Origin is where an object was read.
 type Origin struct {
-	// Source is the name of the source, "file:/etc/ashore/config".
+	// Source is the name of the source, "files", "consul:dc1".
 	Source string
 	// File and Line are where its document begins; empty and zero when it is not from a file.
 	File string

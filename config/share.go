@@ -2,6 +2,7 @@ package config
 
 import (
 	"maps"
+	"slices"
 
 	networking "istio.io/api/networking/v1alpha3"
 )
@@ -18,21 +19,12 @@ func shareLabels(o *Object) {
 	}
 	var seen []map[string]string
 	for _, ep := range s.Endpoints {
-		if len(ep.GetLabels()) > 0 {
-			ep.Labels, seen = oneOf(ep.Labels, seen)
+		i := slices.IndexFunc(seen, func(labels map[string]string) bool { return maps.Equal(labels, ep.Labels) })
+		switch {
+		case i >= 0:
+			ep.Labels = seen[i]
+		case len(seen) < manyLabels:
+			seen = append(seen, ep.Labels)
 		}
 	}
-}
-
-// oneOf returns the map of seen that equals m, or m itself, which it adds while there is room.
-func oneOf(m map[string]string, seen []map[string]string) (map[string]string, []map[string]string) {
-	for _, s := range seen {
-		if maps.Equal(s, m) {
-			return s, seen
-		}
-	}
-	if len(seen) < manyLabels {
-		seen = append(seen, m)
-	}
-	return m, seen
 }

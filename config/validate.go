@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strconv"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
@@ -34,8 +32,7 @@ func validate(o *Object, info KindInfo) []Problem {
 	case !info.Supported:
 		c.errorf("", "%s is not supported yet: %s; remove it", o.Kind, info.without)
 	default:
-		c.everyField("spec", o.Spec.ProtoReflect())
-		info.validate(&c)
+		c.walk("spec", o.Spec.ProtoReflect())
 	}
 	return c.problems
 }
@@ -45,16 +42,18 @@ func validate(o *Object, info KindInfo) []Problem {
 type checker struct {
 	object   *Object
 	problems []Problem
-}
 
-// spec is the object's specification, which is of type T.
-func spec[T proto.Message](c *checker) T { return c.object.Spec.(T) }
+	hosts    hostSet         // of a VirtualService
+	gateways map[string]bool // that a VirtualService is bound to, by full name
+}
 
 // metadata checks what all kinds share.
 func (c *checker) metadata() {
 	c.why("metadata.name", checkObjectName(c.object.Name))
 	c.why("metadata.namespace", checkDNSLabel(c.object.Namespace))
-	c.labels("metadata.labels", c.object.Labels)
+	for _, k := range slices.Sorted(maps.Keys(c.object.Labels)) {
+		c.why(entry("metadata.labels", k), checkLabel(k, c.object.Labels[k]))
+	}
 	for _, k := range slices.Sorted(maps.Keys(c.object.Annotations)) {
 		c.annotation("metadata.annotations", c.object.Kind, k, c.object.Annotations[k])
 	}
@@ -106,17 +105,3 @@ func at(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
 // entry is the path of an entry of the map at path.
 func entry(path, key string) string { return path + "[" + key + "]" }
-
-// unique reports duplicates in a list of names.
-func (c *checker) unique(path string, names []string) {
-	if len(names) < 2 {
-		return
-	}
-	seen := make(map[string]bool, len(names))
-	for i, n := range names {
-		if seen[n] {
-			c.errorf(at(path, i), "%s occurs twice: remove one of them", quote(n))
-		}
-		seen[n] = true
-	}
-}

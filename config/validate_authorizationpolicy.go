@@ -10,19 +10,9 @@ import (
 // dryRunAnnotation says of a policy that it is only tried.
 const dryRunAnnotation = "istio.io/dry-run"
 
-// validateAuthorizationPolicy checks who may call what. A part that could not be enforced as it was
-// meant is refused: left out, it would make the policy weaker.
-func validateAuthorizationPolicy(c *checker) {
-	p := spec[*security.AuthorizationPolicy](c)
-	c.selector(p.Selector)
-	c.policyAction(p)
-	for i, r := range p.Rules {
-		c.policyRule(at("spec.rules", i), r)
-	}
-}
-
-// policyAction checks what the policy does with what it matches.
-func (c *checker) policyAction(p *security.AuthorizationPolicy) {
+// authorizationPolicy checks what a policy does with what it matches. A part that could not be
+// enforced as it was meant is refused: left out, it would make the policy weaker.
+func (c *checker) authorizationPolicy(p *security.AuthorizationPolicy) {
 	if p.Action != security.AuthorizationPolicy_ALLOW && len(p.Rules) == 0 {
 		c.errorf("spec.rules", "without rules it matches nothing: write rules: [{}] for everything, or remove the policy")
 	}
@@ -46,90 +36,34 @@ func (c *checker) policyAction(p *security.AuthorizationPolicy) {
 	}
 }
 
-// policyRule checks one rule.
-func (c *checker) policyRule(path string, r *security.Rule) {
-	for i, f := range r.From {
-		c.policySource(at(path+".from", i)+".source", f.GetSource())
-	}
-	for i, t := range r.To {
-		c.policyOperation(at(path+".to", i)+".operation", t.GetOperation())
-	}
-	for i, w := range r.When {
-		c.policyCondition(at(path+".when", i), w)
-	}
-}
-
 // policySource checks a list of conditions on the caller.
 func (c *checker) policySource(path string, s *security.Source) {
-	fields := []policyField{
-		{"principals", s.GetPrincipals(), s.GetNotPrincipals(), checkPolicyPrincipal},
-		{"requestPrincipals", s.GetRequestPrincipals(), s.GetNotRequestPrincipals(), checkPolicyName},
-		{"namespaces", s.GetNamespaces(), s.GetNotNamespaces(), checkPolicyNamespace},
-		{"serviceAccounts", s.GetServiceAccounts(), s.GetNotServiceAccounts(), checkPolicyAccount},
-		{"trustDomains", s.GetTrustDomains(), s.GetNotTrustDomains(), checkPolicyDomain},
-		{"ipBlocks", s.GetIpBlocks(), s.GetNotIpBlocks(), checkSubnet},
-		{"remoteIpBlocks", s.GetRemoteIpBlocks(), s.GetNotRemoteIpBlocks(), checkSubnet},
+	if len(others(s)) == 0 {
+		c.errorf(path, noCondition, "the caller")
 	}
-	c.policyFields(path, "the caller", fields)
-	c.suspectValues(path+".principals", s.GetPrincipals(), suspectPrincipal)
-	c.suspectValues(path+".notPrincipals", s.GetNotPrincipals(), suspectPrincipal)
-	if len(s.GetServiceAccounts())+len(s.GetNotServiceAccounts()) > 0 &&
-		len(s.GetPrincipals())+len(s.GetNotPrincipals())+len(s.GetNamespaces())+len(s.GetNotNamespaces()) > 0 {
+	if len(present(s, "serviceAccounts", "notServiceAccounts")) > 0 &&
+		len(present(s, "principals", "notPrincipals", "namespaces", "notNamespaces")) > 0 {
 		c.errorf(path+".serviceAccounts",
 			"service accounts do not stand beside principals or namespaces: write all of them as principals, or two rules")
 	}
 }
 
+const noCondition = "no condition on %s is set: set one, or leave out the whole list, which matches everything"
+
 // policyOperation checks a list of conditions on what is called.
 func (c *checker) policyOperation(path string, o *security.Operation) {
-	c.policyFields(path, "what is called", []policyField{
-		{"hosts", o.GetHosts(), o.GetNotHosts(), checkPolicyHost},
-		{"ports", o.GetPorts(), o.GetNotPorts(), checkPolicyPort},
-		{"methods", o.GetMethods(), o.GetNotMethods(), checkPolicyMethod},
-		{"paths", o.GetPaths(), o.GetNotPaths(), checkPolicyPath},
-	})
-	c.suspectValues(path+".paths", o.GetPaths(), suspectPath)
-	c.suspectValues(path+".notPaths", o.GetNotPaths(), suspectPath)
-}
-
-// policyField is one pair of lists: of what is wanted, and of what is not.
-type policyField struct {
-	name      string
-	want, not []string
-	check     func(string) string
-}
-
-// policyFields checks the lists of one condition, of which one at least has to be there.
-func (c *checker) policyFields(path, about string, fields []policyField) {
-	some := false
-	for _, f := range fields {
-		some = some || len(f.want)+len(f.not) > 0
-		c.policyValues(path+"."+f.name, f.want, f.check)
-		c.policyValues(path+".not"+strings.ToUpper(f.name[:1])+f.name[1:], f.not, f.check)
-	}
-	if !some {
-		c.errorf(path, "no condition on %s is set: set one, or leave out the whole list, which matches everything",
-			about)
+	if len(others(o)) == 0 {
+		c.errorf(path, noCondition, "what is called")
 	}
 }
 
-// policyValues checks one list.
-func (c *checker) policyValues(path string, values []string, check func(string) string) {
-	for i, v := range values {
+// policyValue is the rule for a value that is not empty and that check allows.
+func policyValue(check func(string) string) func(string) string {
+	return func(v string) string {
 		if v == "" {
-			c.errorf(at(path, i), "the value is empty, which matches nothing: remove it")
-			continue
+			return "the value is empty, which matches nothing: remove it"
 		}
-		c.why(at(path, i), check(v))
-	}
-}
-
-// suspectValues warns of values that are allowed and most likely a mistake.
-func (c *checker) suspectValues(path string, values []string, suspect func(string) string) {
-	for i, v := range values {
-		if text := suspect(v); text != "" {
-			c.warnf(at(path, i), "%s", text)
-		}
+		return check(v)
 	}
 }
 
@@ -141,13 +75,16 @@ func (c *checker) policyCondition(path string, w *security.Condition) {
 	if len(w.GetValues())+len(w.GetNotValues()) == 0 {
 		c.errorf(path+".values", "neither values nor notValues are set: set one of them")
 	}
-	if check != nil {
-		c.policyValues(path+".values", w.GetValues(), check)
-		c.policyValues(path+".notValues", w.GetNotValues(), check)
-	}
-	if w.GetKey() == "source.principal" {
-		c.suspectValues(path+".values", w.GetValues(), suspectPrincipal)
-		c.suspectValues(path+".notValues", w.GetNotValues(), suspectPrincipal)
+	c.conditionValues(path+".values", w.GetKey(), w.GetValues(), check)
+	c.conditionValues(path+".notValues", w.GetKey(), w.GetNotValues(), check)
+}
+
+func (c *checker) conditionValues(path, key string, values []string, check func(string) string) {
+	for i, v := range values {
+		c.why(at(path, i), policyValue(check)(v))
+		if why := suspectPrincipal(v); why != "" && key == "source.principal" {
+			c.warnf(at(path, i), "%s", why)
+		}
 	}
 }
 
@@ -177,7 +114,7 @@ func policyAttribute(key string) (check func(string) string, why string) {
 			return anything, checkPolicyKey(key, prefix, rest)
 		}
 	}
-	return nil, "the attribute " + quote(key) + " is unknown" + meantOrOneOf(key, policyAttributes())
+	return anything, "the attribute " + quote(key) + " is unknown" + meantOrOneOf(key, policyAttributes())
 }
 
 // policyAttributes are the names that a condition may have.

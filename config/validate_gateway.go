@@ -10,21 +10,18 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 )
 
-// validateGateway checks what routers listen to.
-func validateGateway(c *checker) {
-	g := spec[*networking.Gateway](c)
-	c.labels("spec.selector", g.Selector)
+// gateway checks what routers listen to.
+func (c *checker) gateway(g *networking.Gateway) {
 	if len(g.Selector) == 0 {
 		c.warnf("spec", "without selector this holds for every router: name their labels in spec.selector")
 	}
 	if len(g.Servers) == 0 {
 		c.errorf("spec.servers", "the servers are missing: write at least one with port and hosts")
 	}
-	names, taken := map[string]int{}, map[address]*shared{}
+	names, first := map[string]int{}, map[address]int{}
 	for i, s := range g.Servers {
 		path := at("spec.servers", i)
-		c.server(path, s)
-		c.samePort(path, taken, i, s)
+		c.samePort(path, first, g.Servers, i)
 		if name := s.Port.GetName(); name != "" {
 			if j, twice := names[name]; twice {
 				c.errorf(path+".port.name",
@@ -41,54 +38,28 @@ func (c *checker) server(path string, s *networking.Server) {
 		c.errorf(path+".port", "the port is missing: write number, name and protocol")
 		return
 	}
-	c.why(path+".port.name", checkPortName(s.Port.Name))
-	c.protocol(path+".port.protocol", s.Port.Protocol, "UDP", "MYSQL", "REDIS")
-	c.optionalPort(path+".port.targetPort", s.Port.TargetPort) //nolint:staticcheck // still read
-	if name, unix := strings.CutPrefix(s.Bind, unixPrefix); unix {
-		c.why(path+".bind", checkUnix(name))
-		if s.Port.Number != 0 {
-			c.errorf(path+".port.number", "a socket has no port: remove the number %d, or bind", s.Port.Number)
-		}
-	} else {
-		c.port(path+".port.number", s.Port.Number)
-		if s.Bind != "" {
-			c.why(path+".bind", checkAddress(s.Bind))
-		}
+	switch unix := strings.HasPrefix(s.Bind, unixPrefix); {
+	case unix && s.Port.Number != 0:
+		c.errorf(path+".port.number", "a socket has no port: remove the number %d, or bind", s.Port.Number)
+	case !unix && s.Port.Number == 0:
+		c.port(path+".port.number", 0)
 	}
 	if len(s.Hosts) == 0 {
 		c.errorf(path+".hosts", "the hosts are missing: write them, or \"*\" for all")
 	}
-	c.unique(path+".hosts", s.Hosts)
-	for i, h := range s.Hosts {
-		c.scopedHost(at(path+".hosts", i), h, false)
-	}
-	c.serverProtocol(path, s)
-}
-
-// serverProtocol checks that TLS settings and protocol go together.
-func (c *checker) serverProtocol(path string, s *networking.Server) {
-	switch protocol := strings.ToUpper(s.Port.Protocol); protocol {
-	case "HTTPS", "TLS":
-		if s.Tls == nil {
-			c.errorf(path+".tls", "a server of protocol %s needs tls, with a mode", protocol)
-			return
-		}
-		c.serverTLS(path+".tls", s.Tls)
-		if s.Tls.HttpsRedirect {
-			c.warnf(path+".tls.httpsRedirect",
-				"clients of this server speak TLS already: set it on the server of protocol HTTP")
-		}
-	case "HTTP", "HTTP2", "GRPC", "GRPC-WEB":
-		if s.Tls == nil {
-			return
-		}
-		if !proto.Equal(s.Tls, &networking.ServerTLSSettings{HttpsRedirect: s.Tls.HttpsRedirect}) {
-			c.errorf(path+".tls", "protocol %s is without TLS, and tls can only hold httpsRedirect: choose protocol HTTPS", protocol)
-		}
-	default:
-		if s.Tls != nil {
-			c.errorf(path+".tls", "protocol %s is without TLS: choose protocol TLS, or remove tls", protocol)
-		}
+	// TLS must go together with the protocol.
+	protocol := strings.ToUpper(s.Port.Protocol)
+	redirect := &networking.ServerTLSSettings{HttpsRedirect: s.Tls.GetHttpsRedirect()}
+	switch fam := family(protocol); {
+	case fam == "TLS" && s.Tls == nil:
+		c.errorf(path+".tls", "a server of protocol %s needs tls, with a mode", protocol)
+	case fam == "TLS" && s.Tls.HttpsRedirect:
+		c.warnf(path+".tls.httpsRedirect",
+			"clients of this server speak TLS already: set it on the server of protocol HTTP")
+	case fam == "HTTP" && s.Tls != nil && !proto.Equal(s.Tls, redirect):
+		c.errorf(path+".tls", "protocol %s is without TLS, and tls can only hold httpsRedirect: choose protocol HTTPS", protocol)
+	case fam == "TCP" && s.Tls != nil:
+		c.errorf(path+".tls", "protocol %s is without TLS: choose protocol TLS, or remove tls", protocol)
 	}
 }
 
@@ -131,51 +102,33 @@ func (c *checker) proxyPort(path, bind string, port uint32) {
 	}
 }
 
-// shared is what the servers at one address have taken so far.
-type shared struct {
-	first    *networking.Server
-	index    int
-	protocol string
-	hosts    map[string]int // to the server that has it
-}
-
-// samePort checks server i against the servers before it that listen to the same address.
-func (c *checker) samePort(path string, taken map[address]*shared, i int, s *networking.Server) {
+// samePort checks server i against the first server that listens to the same address; first has
+// that of each address. Which of two servers has a host is for package analyze.
+func (c *checker) samePort(path string, first map[address]int, servers []*networking.Server, i int) {
+	s := servers[i]
 	if s.Port == nil {
 		return
 	}
 	a := addressOf(s)
 	c.proxyPort(path+".port", s.Bind, a.port)
-	t := taken[a]
-	if t == nil {
-		t = &shared{s, i, s.Port.Protocol, make(map[string]int, len(s.Hosts))}
-		taken[a] = t
-	} else if t.first.Bind != s.Bind {
-		c.errorf(path+".bind", "spec.servers[%d] listens to port %d of every address too, and spells bind another way: write it alike", t.index, a.port)
-		return
-	} else if t.first.Port.Number != s.Port.Number {
-		c.errorf(path+".port.number",
-			"spec.servers[%d] listens there too, and is called by port %d: write the same number", t.index, t.first.Port.Number)
-		return
-	} else if family(t.protocol) != family(s.Port.Protocol) {
-		c.errorf(path+".port.protocol", "%s and the %s of spec.servers[%d] cannot share %s: choose another",
-			s.Port.Protocol, t.protocol, t.index, placeText(s))
-		return
-	} else if family(t.protocol) == "TCP" {
-		c.errorf(path+".port.number",
-			"%s is already used by spec.servers[%d], and connections without TLS cannot be told apart by host", placeText(s), t.index)
+	j, shared := first[a]
+	if !shared {
+		first[a] = i
 		return
 	}
-	for j, h := range s.Hosts {
-		if _, host, scoped := strings.Cut(h, "/"); scoped && family(t.protocol) == "TLS" {
-			h = host // clients say no namespace
-		}
-		if other, twice := t.hosts[h]; twice && other != i {
-			c.errorf(at(path+".hosts", j), "%s on %s is already used by spec.servers[%d]: remove one of them", quote(h),
-				placeText(s), other)
-			continue
-		}
-		t.hosts[h] = i
+	other := servers[j]
+	switch {
+	case other.Bind != s.Bind:
+		c.errorf(path+".bind", "spec.servers[%d] listens to port %d of every address too, and spells bind another way: write it alike", j, a.port)
+	case other.Port.Number != s.Port.Number:
+		c.errorf(path+".port.number",
+			"spec.servers[%d] listens there too, and is called by port %d: write the same number", j, other.Port.Number)
+	case family(other.Port.Protocol) != family(s.Port.Protocol):
+		c.errorf(path+".port.protocol", "%s and the %s of spec.servers[%d] cannot share %s: choose another",
+			s.Port.Protocol, other.Port.Protocol, j, placeText(s))
+	case family(s.Port.Protocol) == "TCP":
+		c.errorf(path+".port.number",
+			"%s is already used by spec.servers[%d], and connections without TLS cannot be told apart by host", placeText(s), j)
 	}
 }
 
@@ -199,28 +152,14 @@ func family(protocol string) string {
 	}
 }
 
-// scopedHost checks "namespace/host" or "host", as Gateways and Sidecars name what they admit;
-// scoped says that the namespace is needed.
-func (c *checker) scopedHost(path, text string, scoped bool) {
+// checkServerHost is the rule for hosts of Gateways, with or without a namespace.
+func checkServerHost(text string) string {
 	namespace, host, found := strings.Cut(text, "/")
 	switch {
-	case !found && scoped:
-		c.errorf(path, "%s names no namespace: write namespace/host, such as ./%s or */%s", quote(text), shorten(text),
-			shorten(text))
-		return
 	case !found:
-		host = namespace
-	case namespace == "*" || namespace == ".":
-	case strings.HasPrefix(namespace, "~") && scoped:
-		if text != noHosts {
-			c.unsupported(path, "leaving out hosts by \"~\"",
-				"name those to import, or write "+noHosts+" alone for none")
-		}
-		return
-	default:
-		c.why(path, checkDNSLabel(namespace))
+		host = text
+	case namespace != "*" && namespace != "." && checkDNSLabel(namespace) != "":
+		return checkDNSLabel(namespace)
 	}
-	if scoped || !isAddress(host) {
-		c.why(path, checkWildcardHost(host))
-	}
+	return checkVirtualHost(host)
 }

@@ -1,9 +1,7 @@
 package config
 
 import (
-	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -24,11 +22,20 @@ func (c *checker) extensionProviders(path string, providers []*mesh.MeshConfig_E
 		default:
 			seen[name] = true
 		}
-		switch {
-		case p.GetEnvoyExtAuthzHttp() != nil:
-			c.httpProvider(path+".envoyExtAuthzHttp", p.GetEnvoyExtAuthzHttp())
-		case p.GetEnvoyExtAuthzGrpc() != nil:
-			c.grpcProvider(path+".envoyExtAuthzGrpc", p.GetEnvoyExtAuthzGrpc())
+		switch byHTTP, byGRPC := p.GetEnvoyExtAuthzHttp(), p.GetEnvoyExtAuthzGrpc(); {
+		case byHTTP != nil:
+			path += ".envoyExtAuthzHttp"
+			c.walk(path, byHTTP.ProtoReflect())
+			c.providerBody(path, byHTTP.IncludeRequestBodyInCheck)
+			//nolint:staticcheck // Istio's old name, which configuration may still have
+			if len(byHTTP.IncludeHeadersInCheck) > 0 {
+				c.deprecated(path+".includeHeadersInCheck", "includeRequestHeadersInCheck",
+					len(byHTTP.IncludeRequestHeadersInCheck) > 0)
+			}
+		case byGRPC != nil:
+			path += ".envoyExtAuthzGrpc"
+			c.walk(path, byGRPC.ProtoReflect())
+			c.providerBody(path, byGRPC.IncludeRequestBodyInCheck)
 		case p.GetProvider() == nil:
 			c.errorf(path, "it says nothing of how to ask: write envoyExtAuthzHttp or envoyExtAuthzGrpc")
 		default:
@@ -37,84 +44,51 @@ func (c *checker) extensionProviders(path string, providers []*mesh.MeshConfig_E
 	}
 }
 
-// httpProvider checks a provider that is asked by HTTP.
-func (c *checker) httpProvider(path string,
-	p *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider) {
-	c.providerService(path, p.Service, p.Port)
-	c.duration(path+".timeout", p.Timeout)
-	c.providerStatus(path+".statusOnError", p.StatusOnError)
-	c.providerBody(path+".includeRequestBodyInCheck", p.IncludeRequestBodyInCheck)
-	if p.PathPrefix != "" && (p.PathPrefix[0] != '/' || strings.ContainsAny(p.PathPrefix, "?# ")) {
-		c.errorf(path+".pathPrefix", "%s is not the beginning of a path: write /check", quote(p.PathPrefix))
-	}
-	old := p.IncludeHeadersInCheck //nolint:staticcheck // Istio's old name, which configuration may still have
-	if len(old) > 0 {
-		c.deprecated(path+".includeHeadersInCheck", "includeRequestHeadersInCheck",
-			len(p.IncludeRequestHeadersInCheck) > 0)
-	}
-	c.providerHeaders(path+".includeHeadersInCheck", old)
-	c.providerHeaders(path+".includeRequestHeadersInCheck", p.IncludeRequestHeadersInCheck)
-	c.providerHeaders(path+".headersToUpstreamOnAllow", p.HeadersToUpstreamOnAllow)
-	c.providerHeaders(path+".headersToDownstreamOnDeny", p.HeadersToDownstreamOnDeny)
-	c.providerHeaders(path+".headersToDownstreamOnAllow", p.HeadersToDownstreamOnAllow)
-	for _, name := range slices.Sorted(maps.Keys(p.IncludeAdditionalHeadersInCheck)) {
-		in := entry(path+".includeAdditionalHeadersInCheck", name)
-		c.why(in, checkHeaderName(name))
-		c.why(in, checkHeaderText(p.IncludeAdditionalHeadersInCheck[name]))
-	}
-}
-
-// grpcProvider checks a provider that is asked by gRPC.
-func (c *checker) grpcProvider(path string,
-	p *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider) {
-	c.providerService(path, p.Service, p.Port)
-	c.duration(path+".timeout", p.Timeout)
-	c.providerStatus(path+".statusOnError", p.StatusOnError)
-	c.providerBody(path+".includeRequestBodyInCheck", p.IncludeRequestBodyInCheck)
-}
-
-// providerService checks where a provider is asked: "[namespace/]host" and a port.
-func (c *checker) providerService(path, service string, port uint32) {
-	namespace, host, ok := strings.Cut(service, "/")
-	if !ok {
-		namespace, host = "", service
-	} else {
-		c.why(path+".service", checkDNSLabel(namespace))
-	}
-	if host == "" {
-		c.errorf(path+".service", "the service is missing: write the host of a service of the mesh")
-	} else {
-		c.why(path+".service", checkLowerHost(host))
-	}
-	c.port(path+".port", port)
-}
-
-// providerStatus checks the status of requests when the provider cannot be reached.
-func (c *checker) providerStatus(path, status string) {
-	if status == "" {
-		return
-	}
-	if n, err := strconv.Atoi(status); err != nil || n < 200 || n > 599 || http.StatusText(n) == "" {
-		c.errorf(path, "%s is not a status of HTTP: write 403 or 503", quote(status))
-	}
-}
-
 // providerBody checks how much of a request's body a provider sees.
 func (c *checker) providerBody(path string,
 	b *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationRequestBody) {
 	if b != nil && b.MaxRequestBytes == 0 {
-		c.errorf(path+".maxRequestBytes", "at least one byte has to be allowed: write 8192, or leave out the body")
+		c.errorf(path+".includeRequestBodyInCheck.maxRequestBytes",
+			"at least one byte has to be allowed: write 8192, or leave out the body")
 	}
 }
 
-// providerHeaders checks names of headers, with a star before or after for all that end or begin
-// so.
-func (c *checker) providerHeaders(path string, names []string) {
-	for i, n := range names {
-		if why := checkPolicyName(n); why != "" || n == "*" {
-			c.errorf(at(path, i), "%s is not the name of a header, or of all that begin or end with something: write x-user, x-* or *-id", quote(n))
-			continue
-		}
-		c.why(at(path, i), checkHeaderName(strings.Trim(n, "*")))
+// checkProviderService is the rule for where a provider is asked: "[namespace/]host".
+func checkProviderService(service string) string {
+	namespace, host, scoped := strings.Cut(service, "/")
+	switch {
+	case !scoped:
+		host = service
+	case checkDNSLabel(namespace) != "":
+		return checkDNSLabel(namespace)
 	}
+	if host == "" {
+		return "the service is missing: write the host of a service of the mesh"
+	}
+	return checkLowerHost(host)
+}
+
+// checkProviderPath is the rule for what is put before the path of a request.
+func checkProviderPath(path string) string {
+	if path[0] != '/' || strings.ContainsAny(path, "?# ") {
+		return quote(path) + " is not the beginning of a path: write /check"
+	}
+	return ""
+}
+
+// checkProviderStatus is the rule for the status of requests when the provider cannot be reached.
+func checkProviderStatus(status string) string {
+	if n, err := strconv.Atoi(status); err != nil || n < 200 || n > 599 || http.StatusText(n) == "" {
+		return quote(status) + " is not a status of HTTP: write 403 or 503"
+	}
+	return ""
+}
+
+// checkProviderHeader is the rule for names of headers, with a star before or after for all that
+// end or begin so.
+func checkProviderHeader(name string) string {
+	if why := checkPolicyName(name); why != "" || name == "*" {
+		return quote(name) + " is not the name of a header, or of all that begin or end with something: write x-user, x-* or *-id"
+	}
+	return checkHeaderName(strings.Trim(name, "*"))
 }

@@ -10,54 +10,43 @@ import (
 	"github.com/ashore-mesh/ashore/internal/jwks"
 )
 
-// validateRequestAuthentication checks which tokens requests may bear.
-func validateRequestAuthentication(c *checker) {
-	s := spec[*security.RequestAuthentication](c)
-	c.selector(s.Selector)
+// requestAuthentication checks which tokens requests may bear.
+func (c *checker) requestAuthentication(s *security.RequestAuthentication) {
 	if len(s.JwtRules) == 0 {
 		c.warnf("spec.jwtRules", "there are no rules, so that no token is looked at: write some, or remove the object")
-	}
-	for i, r := range s.JwtRules {
-		c.jwtRule(at("spec.jwtRules", i), r)
 	}
 }
 
 // jwtRule checks the tokens of one issuer.
 func (c *checker) jwtRule(path string, r *security.JWTRule) {
-	if r.Issuer == "" {
-		c.errorf(path+".issuer", "the issuer is missing: write what tokens have as iss")
-	}
-	for i, a := range r.Audiences {
-		c.filled(at(path+".audiences", i), a)
-	}
 	c.jwtKeys(path, r)
-	for i, h := range r.FromHeaders {
-		c.why(at(path+".fromHeaders", i)+".name", checkHeaderName(h.GetName()))
-		c.why(at(path+".fromHeaders", i)+".prefix", checkHeaderText(h.GetPrefix()))
-	}
-	for i, p := range r.FromParams {
-		c.filled(at(path+".fromParams", i), p)
-	}
-	for i, name := range r.FromCookies {
-		if !isHeaderToken(name) {
-			c.errorf(at(path+".fromCookies", i), "%s is not the name of a cookie", quote(name))
-		}
-	}
-	c.jwtOutput(path, r)
-	for i, claim := range r.SpaceDelimitedClaims {
-		c.filled(at(path+".spaceDelimitedClaims", i), claim)
-	}
 	if r.Timeout != nil {
-		c.duration(path+".timeout", r.Timeout)
 		c.warnf(path+".timeout", "this has no effect: the control plane fetches keys, and proxies never wait for them")
+	}
+	seen := map[string]int{}
+	for i, o := range r.OutputClaimToHeaders {
+		name := strings.ToLower(o.GetHeader())
+		if j, twice := seen[name]; twice {
+			c.errorf(at(path+".outputClaimToHeaders", i)+".header", "duplicate of item %d: a claim needs one of its own", j)
+		}
+		seen[name] = i
 	}
 }
 
-// filled refuses an empty text.
-func (c *checker) filled(path, text string) {
-	if text == "" {
-		c.errorf(path, "the text is empty: write it, or remove the item")
+// checkIssuer is the rule for who signs tokens.
+func checkIssuer(issuer string) string {
+	if issuer == "" {
+		return "the issuer is missing: write what tokens have as iss"
 	}
+	return ""
+}
+
+// checkFilled is the rule for any text that is not empty.
+func checkFilled(text string) string {
+	if text == "" {
+		return "the text is empty: write it, or remove the item"
+	}
+	return ""
 }
 
 // jwtKeys checks where the keys of an issuer are from.
@@ -86,24 +75,6 @@ func (c *checker) keyURL(path, text, otherwise string) {
 		c.errorf(path, "%s %s", quote(text), otherwise)
 	case u.User != nil:
 		c.errorf(path, "a user or password does not belong in a URL that everybody can read")
-	}
-}
-
-// jwtOutput checks the headers that tell the workload what a token says.
-func (c *checker) jwtOutput(path string, r *security.JWTRule) {
-	if r.OutputPayloadToHeader != "" {
-		c.why(path+".outputPayloadToHeader", checkHeaderName(r.OutputPayloadToHeader))
-	}
-	seen := map[string]int{}
-	for i, o := range r.OutputClaimToHeaders {
-		p := at(path+".outputClaimToHeaders", i)
-		c.why(p+".header", checkHeaderName(o.GetHeader()))
-		c.filled(p+".claim", o.GetClaim())
-		name := strings.ToLower(o.GetHeader())
-		if j, twice := seen[name]; twice {
-			c.errorf(p+".header", "duplicate of item %d: a claim needs one of its own", j)
-		}
-		seen[name] = i
 	}
 }
 

@@ -8,15 +8,13 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 )
 
-// validateServiceEntry checks a service that an operator declares.
-func validateServiceEntry(c *checker) {
-	se := spec[*networking.ServiceEntry](c)
-	c.serviceHosts(se)
-	c.addresses(se)
+// serviceEntry checks a service that an operator declares.
+func (c *checker) serviceEntry(se *networking.ServiceEntry) {
+	if len(se.Hosts) == 0 {
+		c.errorf("spec.hosts", "the hosts are missing")
+	}
 	c.servicePorts(se)
 	c.resolution(se)
-	c.exportTo("spec.exportTo", se.ExportTo, true)
-	c.names("spec.subjectAltNames", se.SubjectAltNames)
 	if len(se.SubjectAltNames) > 0 {
 		c.warnf("spec.subjectAltNames",
 			"these names are verified only where a DestinationRule for the host sets tls mode SIMPLE or MUTUAL")
@@ -29,55 +27,46 @@ func validateServiceEntry(c *checker) {
 			c.errorf("spec.workloadSelector.labels",
 				"the labels are missing: they choose the WorkloadEntries of this namespace")
 		}
-		c.labels("spec.workloadSelector.labels", se.WorkloadSelector.Labels)
 	}
-	known, names := make(map[string]bool, len(se.Ports)), make([]string, len(se.Ports))
-	for i, p := range se.Ports {
-		known[p.Name], names[i] = true, p.Name
+	var names []string
+	for _, p := range se.Ports {
+		names = append(names, p.Name)
 	}
 	for i, e := range se.Endpoints {
 		path := at("spec.endpoints", i)
 		c.endpoint(path, se, e)
 		for _, name := range slices.Sorted(maps.Keys(e.Ports)) {
-			if !known[name] {
+			if !slices.Contains(names, name) {
 				c.errorf(entry(path+".ports", name), "the service has no port of that name%s", didYouMean(name, names))
 			}
 		}
 	}
 }
 
-// serviceHosts checks the names of the service.
-func (c *checker) serviceHosts(se *networking.ServiceEntry) {
-	if len(se.Hosts) == 0 {
-		c.errorf("spec.hosts", "the hosts are missing")
+// checkServiceHost is the rule for the names of services.
+func checkServiceHost(host string) string {
+	if host == "*" {
+		return "a service cannot have the name of all hosts: name a domain, such as *.example.com"
 	}
-	c.unique("spec.hosts", se.Hosts)
-	for i, h := range se.Hosts {
-		path := at("spec.hosts", i)
-		switch {
-		case h == "*":
-			c.errorf(path, "a service cannot have the name of all hosts: name a domain, such as *.example.com")
-		case checkWildcardHost(h) != "":
-			c.why(path, checkWildcardHost(h))
-		case !strings.Contains(strings.Trim(h, "."), "."):
-			c.warnf(path, "%s is a short name, which other objects write out with their own namespace: use a full name, such as %s.example.com", quote(h), h)
-		}
-	}
+	return checkWildcardHost(host)
 }
 
-// addresses checks the virtual addresses.
-func (c *checker) addresses(se *networking.ServiceEntry) {
-	c.unique("spec.addresses", se.Addresses)
-	for i, a := range se.Addresses {
-		c.why(at("spec.addresses", i), checkSubnet(a))
-		if strings.Contains(a, "/") && se.Resolution != networking.ServiceEntry_NONE &&
-			se.Resolution != networking.ServiceEntry_STATIC {
-			c.errorf(at("spec.addresses", i), "a block of addresses works with the resolutions NONE and STATIC only")
-		}
+func suspectServiceHost(host string) string {
+	if strings.Contains(host, ".") || checkServiceHost(host) != "" {
+		return ""
 	}
+	return quote(host) + " is a short name, which other objects write out with their own namespace: use a full name, such as " +
+		host + ".example.com"
 }
 
-// servicePorts checks the ports of the service.
+func suspectProtocol(name string) string {
+	if strings.EqualFold(name, "UDP") {
+		return "UDP is not carried by the mesh: clients reach it directly"
+	}
+	return ""
+}
+
+// servicePorts checks that the ports of a service differ.
 func (c *checker) servicePorts(se *networking.ServiceEntry) {
 	if len(se.Ports) == 0 {
 		c.warnf("spec.ports", "the service has no ports and gets no traffic: write number, name and protocol")
@@ -85,15 +74,6 @@ func (c *checker) servicePorts(se *networking.ServiceEntry) {
 	numbers, names := map[uint32]int{}, map[string]int{}
 	for i, p := range se.Ports {
 		path := at("spec.ports", i)
-		c.port(path+".number", p.Number)
-		c.optionalPort(path+".targetPort", p.TargetPort)
-		c.why(path+".name", checkPortName(p.Name))
-		if p.Protocol != "" {
-			c.protocol(path+".protocol", p.Protocol)
-		}
-		if strings.EqualFold(p.Protocol, "UDP") {
-			c.warnf(path+".protocol", "UDP is not carried by the mesh: clients reach it directly")
-		}
 		if j, twice := numbers[p.Number]; twice {
 			c.errorf(path+".number", "port %d is that of spec.ports[%d] too", p.Number, j)
 		}
@@ -104,54 +84,44 @@ func (c *checker) servicePorts(se *networking.ServiceEntry) {
 	}
 }
 
-// resolution checks that hosts and endpoints fit to how addresses are found.
+// resolution checks that addresses, hosts and endpoints fit to how addresses are found.
 func (c *checker) resolution(se *networking.ServiceEntry) {
-	switch se.Resolution {
-	case networking.ServiceEntry_NONE:
-		if len(se.Endpoints) > 0 {
-			c.errorf("spec.endpoints",
-				"with the resolution NONE (the default) connections go to the address that the client chose: remove the endpoints, or choose STATIC or DNS")
-		}
-		if se.WorkloadSelector != nil {
-			c.errorf("spec.workloadSelector",
-				"with the resolution NONE (the default) connections go to the address that the client chose: choose STATIC or DNS")
-		}
-	case networking.ServiceEntry_STATIC: // one without endpoints may have those of registries
-	case networking.ServiceEntry_DNS, networking.ServiceEntry_DNS_ROUND_ROBIN:
-		c.resolvedHosts(se)
-	default:
+	byDNS := se.Resolution == networking.ServiceEntry_DNS || se.Resolution == networking.ServiceEntry_DNS_ROUND_ROBIN
+	switch {
+	case se.Resolution == networking.ServiceEntry_NONE:
+		const fixed = "with the resolution NONE (the default) connections go to the address that the client chose: "
+		c.refuse("spec", present(se, "endpoints"), fixed+"remove the endpoints, or choose STATIC or DNS")
+		c.refuse("spec", present(se, "workloadSelector"), fixed+"choose STATIC or DNS")
+	case se.Resolution == networking.ServiceEntry_STATIC: // one without endpoints may have those of registries
+	case !byDNS:
 		c.unsupported("spec.resolution", se.Resolution.String(), "use DNS, or NONE for wildcards")
-	}
-}
-
-// resolvedHosts checks what is looked up by DNS.
-func (c *checker) resolvedHosts(se *networking.ServiceEntry) {
-	if len(se.Endpoints) == 0 && se.WorkloadSelector == nil {
-		for i, h := range se.Hosts {
-			if strings.Contains(h, "*") {
-				c.errorf(at("spec.hosts", i),
-					"a wildcard cannot be looked up by DNS: name a host, write endpoints, or use the resolution NONE")
-			}
-		}
 	}
 	if se.Resolution == networking.ServiceEntry_DNS_ROUND_ROBIN && len(se.Endpoints) > 1 {
 		c.errorf("spec.endpoints", "with the resolution DNS_ROUND_ROBIN there is at most one endpoint: use DNS")
+	}
+	for i, h := range se.Hosts {
+		if byDNS && len(se.Endpoints) == 0 && se.WorkloadSelector == nil && strings.Contains(h, "*") {
+			c.errorf(at("spec.hosts", i),
+				"a wildcard cannot be looked up by DNS: name a host, write endpoints, or use the resolution NONE")
+		}
+	}
+	for i, a := range se.Addresses {
+		if byDNS && strings.Contains(a, "/") {
+			c.errorf(at("spec.addresses", i), "a block of addresses works with the resolutions NONE and STATIC only")
+		}
 	}
 }
 
 // endpoint checks one endpoint within a ServiceEntry.
 func (c *checker) endpoint(path string, se *networking.ServiceEntry, e *networking.WorkloadEntry) {
-	c.workload(path, e)
-	_, unix := strings.CutPrefix(e.Address, unixPrefix)
+	unix := strings.HasPrefix(e.Address, unixPrefix)
 	switch {
-	case e.Address == "": // reported by workload
+	case e.Address == "": // reported by workloadEntry
 	case unix && se.Resolution != networking.ServiceEntry_STATIC:
 		c.errorf(path+".address", "a socket works with the resolution STATIC only")
 	case unix && len(se.Ports) != 1:
 		c.errorf(path+".address", "a socket works only for a service with one port")
-	case !unix && se.Resolution == networking.ServiceEntry_STATIC:
-		if !isAddress(e.Address) {
-			c.errorf(path+".address", "%s is not an IP address: write one, or use the resolution DNS", quote(e.Address))
-		}
+	case !unix && se.Resolution == networking.ServiceEntry_STATIC && !isAddress(e.Address):
+		c.errorf(path+".address", "%s is not an IP address: write one, or use the resolution DNS", quote(e.Address))
 	}
 }

@@ -5,7 +5,7 @@
 // feed.Merger keeps what it defined.
 //
 // Source promises that a change is sent within half a second, also while other files change all the
-// time. It skips devices, pipes, and symlinks that leave the folder (unless FollowSymlinks).
+// time. It skips devices, pipes, and symlinks that leave the folder.
 //
 // List, Load, Parse and Together read files in the same way once, for command-line tools.
 package filestore

@@ -30,8 +30,8 @@ func inside(dir, path string) (string, error) {
 	}
 	rel, err := filepath.Rel(root, end)
 	if err != nil || !filepath.IsLocal(rel) {
-		return "", refusedError(fmt.Sprintf("a symbolic link leads out of the folder, to %s: put the content itself here "+
-			"(only sources with followSymlinks, and ashorectl validate --follow-symlinks, follow it)", end))
+		return "", refusedError(fmt.Sprintf("a symbolic link leads out of the folder, to %s: put the content itself here, "+
+			"or name that folder as a source of its own", end))
 	}
 	return rel, nil
 }
@@ -48,9 +48,6 @@ func realPath(path string) (string, error) {
 // open opens a regular file of the folder.
 func (s *Source) open(name string) (f *os.File, err error) {
 	path := filepath.Join(s.cfg.Dir, name)
-	if s.cfg.FollowSymlinks {
-		return openRegular(path, os.Stat, os.OpenFile)
-	}
 	rel, err := inside(s.cfg.Dir, path)
 	if err != nil {
 		return nil, err

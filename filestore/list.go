@@ -13,15 +13,15 @@ import (
 )
 
 // List returns the sorted paths of the files that a Source of dir reads, and the problems of
-// folders and symlinks. followSymlinks is Config.FollowSymlinks. It does not read files.
-func List(dir string, followSymlinks bool) ([]string, []config.Problem) {
-	l := scan(dir, followSymlinks, maxEntries)
+// folders and symlinks. It does not read files.
+func List(dir string) ([]string, []config.Problem) {
+	l := scan(dir, maxEntries)
 	files := make([]string, 0, len(l.files))
 	var problems []config.Problem
 	for _, name := range slices.Sorted(maps.Keys(l.files)) {
 		path := filepath.Join(dir, name)
 		var refused refusedError
-		if _, err := inside(dir, path); !followSymlinks && errors.As(err, &refused) {
+		if _, err := inside(dir, path); errors.As(err, &refused) {
 			problems = append(problems, fileProblem(path, err))
 			continue
 		}

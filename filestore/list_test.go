@@ -10,17 +10,17 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 )
 
-// What List names is what a source reads, and what it says of folders is what a source says.
+// List names the files that a source reads, and reports the same problems of folders.
 func TestList(t *testing.T) {
 	t.Parallel()
-	elsewhere := folderOf(t, map[string]string{"b.yaml": "", "sub/c.json": ""})
-	dir := folderOf(t, map[string]string{"z.yml": "", ".hidden.yaml": "", "notes.txt": ""})
-	for name, to := range map[string]string{"more": elsewhere, "circle": ".", "gone.yaml": "nowhere"} {
+	dir := folderOf(t, map[string]string{"z.yml": "", ".hidden.yaml": "", "notes.txt": "", ".data/b.yaml": "",
+		".data/sub/c.json": ""})
+	for name, to := range map[string]string{"more": ".data", "circle": ".", "gone.yaml": "nowhere"} {
 		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	files, problems := List(dir, true)
+	files, problems := List(dir)
 	var want []string
 	for _, name := range []string{"gone.yaml", "more/b.yaml", "more/sub/c.json", "z.yml"} {
 		want = append(want, filepath.Join(dir, name))
@@ -32,7 +32,7 @@ func TestList(t *testing.T) {
 		t.Errorf("a link to nowhere: got %v, want that it cannot be read", unread)
 	}
 	none := filepath.Join(dir, "none")
-	files, problems = List(none, true)
+	files, problems = List(none)
 	want = []string{none + ": the folder cannot be read"}
 	if len(files) > 0 || !slices.EqualFunc(problemTexts(problems), want, strings.HasPrefix) {
 		t.Errorf("no folder: got %q with %v, want that it cannot be read", files, problems)

@@ -34,7 +34,6 @@ type listing struct {
 
 	symlinks bool // there are some
 
-	follow   bool              // symlinks that lead out of the folder are followed
 	limit    int               // of entries
 	entries  int               // so far
 	paths    map[fileID]string // of the folders so far
@@ -44,14 +43,14 @@ type listing struct {
 // scan lists a folder without reading files. A folder that is reached twice is listed once, under
 // its own path rather than a symlink's, so symlinks cannot form a loop. With more entries than
 // limit the whole folder has failed.
-func scan(root string, follow bool, limit int) *listing {
+func scan(root string, limit int) *listing {
 	l := &listing{files: map[string]stamp{}, dirs: map[string]bool{}, failed: map[string]error{},
-		repeats: map[string]config.Problem{}, follow: follow, limit: limit, paths: map[fileID]string{}}
+		repeats: map[string]config.Problem{}, limit: limit, paths: map[fileID]string{}}
 	l.dir(root, ".")
 	for len(l.dirLinks) > 0 {
 		next := l.dirLinks[0]
 		l.dirLinks = l.dirLinks[1:]
-		if _, err := inside(root, filepath.Join(root, next)); err != nil && !follow {
+		if _, err := inside(root, filepath.Join(root, next)); err != nil {
 			l.failed[next] = err
 			continue
 		}

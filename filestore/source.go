@@ -20,11 +20,9 @@ type Config struct {
 	// of package feed apply to what that folder lacks. Default: the path of Dir.
 	Name string
 	// Dir is the folder; required. Files with the extensions .yaml, .yml and .json in it, and in
-	// the folders below, are read. Names that begin with a dot are not. Dir may be a symlink, and
-	// symlinks within it are followed.
+	// the folders below, are read. Names that begin with a dot are not. Dir may be a symlink.
+	// Symlinks that end within it are followed; others are problems.
 	Dir string
-	// FollowSymlinks follows symlinks that lead out of Dir, too. Default false: they are problems.
-	FollowSymlinks bool
 	// Log receives lost notifications, for debugging, and a warning when the kernel reports no
 	// changes. Nil discards them.
 	Log hclog.Logger
@@ -66,10 +64,10 @@ func New(cfg Config) (*Source, error) {
 	if cfg.Log == nil {
 		cfg.Log = hclog.NewNullLogger()
 	}
-	return &Source{cfg: cfg, name: "file:" + cmp.Or(cfg.Name, dir)}, nil
+	return &Source{cfg: cfg, name: cmp.Or(cfg.Name, dir)}, nil
 }
 
-// Name implements config.Source: "file:" and Config.Name.
+// Name implements config.Source.
 func (s *Source) Name() string { return s.name }
 
 // Check returns why the folder cannot be read now; nil: it can.
@@ -80,7 +78,7 @@ func (s *Source) Check() error {
 	return nil
 }
 
-func (s *Source) scan() *listing { return scan(s.cfg.Dir, s.cfg.FollowSymlinks, s.cfg.maxEntries) }
+func (s *Source) scan() *listing { return scan(s.cfg.Dir, s.cfg.maxEntries) }
 
 // Run implements config.Source.
 func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {

@@ -268,7 +268,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// Content that does not change is not sent again, and a batch tells when the change was noticed.
+// Unchanged content is not sent again, and a batch has the time when the change was noticed.
 func TestUnchanged(t *testing.T) {
 	t.Parallel()
 	dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1"), "b.yaml": entry("b", "10.0.0.1")})

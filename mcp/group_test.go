@@ -98,7 +98,7 @@ func TestReviewVersionMove(t *testing.T) {
 // of each response.
 func TestUnchangedResource(t *testing.T) {
 	t.Parallel()
-	src, err := New(Config{Name: "test", Address: "127.0.0.1:1", Plaintext: true})
+	src, err := New(Config{Name: "mcp:test", Address: "127.0.0.1:1", Plaintext: true})
 	if err != nil {
 		t.Fatal(err)
 	}

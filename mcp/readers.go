@@ -10,7 +10,7 @@ import (
 
 // Readers decides which identities may read the configuration of the mesh.
 type Readers struct {
-	// Anybody allows every client, also without an identity.
+	// Anybody allows every client, also one without an identity.
 	Anybody bool
 	// Identities lists the allowed identities.
 	Identities []spiffe.ID

@@ -20,7 +20,7 @@ import (
 // Config holds the settings of one source. Name and Address are required. A zero value of any other
 // field is its default.
 type Config struct {
-	// Name is the name in the settings; the source is named "mcp:<name>".
+	// Name is the name of the source: "mcp", or "mcp:" and a name.
 	Name string
 	// Address is "host:port" of the server, also written "xds://host:port".
 	Address string

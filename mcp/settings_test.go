@@ -8,7 +8,7 @@ import (
 // Errors name the setting that is wrong.
 func TestNew(t *testing.T) {
 	t.Parallel()
-	good := Config{Name: "galley", Address: "xds://istiod.test:15012", NodeID: "a"}
+	good := Config{Name: "mcp:galley", Address: "xds://istiod.test:15012", NodeID: "a"}
 	for name, c := range map[string]struct {
 		change func(*Config)
 		want   string

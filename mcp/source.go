@@ -33,8 +33,6 @@ type Source struct {
 var _ config.Source = (*Source)(nil)
 
 const (
-	// sourcePrefix begins the name of each Source.
-	sourcePrefix = "mcp:"
 	// firstRetry and lastRetry bound the wait between two connections. Source: Istio's client waits
 	// 500ms to 60s.
 	firstRetry, lastRetry = 500 * time.Millisecond, 30 * time.Second
@@ -53,11 +51,11 @@ func New(cfg Config) (*Source, error) {
 	return &Source{cfg: cfg, node: node, dial: dial}, nil
 }
 
-// Name implements config.Source: "mcp:galley".
-func (s *Source) Name() string { return sourcePrefix + s.cfg.Name }
+// Name implements config.Source: Config.Name.
+func (s *Source) Name() string { return s.cfg.Name }
 
 // IsSource reports whether the source of that name is a Source.
-func IsSource(name string) bool { return strings.HasPrefix(name, sourcePrefix) }
+func IsSource(name string) bool { return name == "mcp" || strings.HasPrefix(name, "mcp:") }
 
 // CheckFiles returns an error if a TLS file cannot be used now.
 func (s *Source) CheckFiles() error {

@@ -43,7 +43,7 @@ type server struct {
 
 func newServer(t *testing.T, cfg Config) *server {
 	t.Helper()
-	cfg.Name, cfg.Address, cfg.NodeID, cfg.Plaintext, cfg.Log = "test", "server.test:1", "a", true, testlog.New(t)
+	cfg.Name, cfg.Address, cfg.NodeID, cfg.Plaintext, cfg.Log = "mcp:test", "server.test:1", "a", true, testlog.New(t)
 	if cfg.Kinds == nil {
 		cfg.Kinds = []string{"Gateway", "Sidecar"}
 	}
@@ -359,7 +359,7 @@ func TestReconnect(t *testing.T) {
 	})
 }
 
-// A server that answers nothing, too much, or nonsense is down, and why is said.
+// A server that answers nothing, too much, or nonsense is down, and the reason is reported.
 func TestBadServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, Config{Kinds: []string{"Gateway"}, MaxObjects: 2})

@@ -188,7 +188,7 @@ func (st *stream) send(conn grpc.ClientStream, sub *subscription, nonce string, 
 func (st *stream) handle(ctx context.Context, conn grpc.ClientStream, raw []byte) error {
 	receivedAt := time.Now()
 	sotw := st.src.stateOfTheWorld
-	a, err := ads.ReadReply(raw, sotw, ads.Limits{Names: max(2*st.src.cfg.MaxObjects, 1000)})
+	a, err := ads.ReadReply(raw, sotw)
 	if err != nil {
 		return fmt.Errorf("invalid response: %w", err)
 	}
@@ -231,7 +231,7 @@ func (st *stream) subscribeOlder(conn grpc.ClientStream, sub *subscription) erro
 func (st *stream) apply(sub *subscription, a *ads.Reply) (
 	changed []feed.Update[*config.Object], removed []string, problems []feed.Problem, err error,
 ) {
-	kept := map[string]bool{}
+	unchanged := map[string]bool{}
 	remove := func(name string) {
 		if old, ok := sub.resources[name]; ok {
 			delete(sub.resources, name)
@@ -245,12 +245,12 @@ func (st *stream) apply(sub *subscription, a *ads.Reply) (
 		r := item{kind: sub.kind, name: it.Name, typeURL: it.TypeURL, raw: it.Body}
 		now := received{hash: r.sum(), size: len(it.Body)}
 		if old, known := sub.resources[r.name]; known && r.name != "" && !old.invalid && old.hash == now.hash {
-			kept[r.name] = true // over state of the world, most resources are unchanged
+			unchanged[r.name] = true // over state of the world, most resources are unchanged
 			continue
 		}
 		u := r.update(st.src.Name(), st.src.cfg.Revision)
 		name := r.id()
-		kept[name] = true
+		unchanged[name] = true
 		old, known := sub.resources[name]
 		now.group, now.invalid = u.Group, feed.Errors(u.Problems) > 0
 		st.byteCount += now.size - old.size
@@ -280,7 +280,7 @@ func (st *stream) apply(sub *subscription, a *ads.Reply) (
 	}
 	if st.src.stateOfTheWorld {
 		for _, name := range slices.Sorted(maps.Keys(sub.resources)) {
-			if !kept[name] {
+			if !unchanged[name] {
 				remove(name)
 			}
 		}

@@ -85,7 +85,7 @@ func (d *fakeDeriver) Derive(objects push.Objects) feed.Batch[registry.Instances
 	return b
 }
 
-// fakeAllocator allocates what a test tells it to.
+// fakeAllocator allocates what a test sets.
 type fakeAllocator struct {
 	wanted []string
 	vips   chan registry.VIPs
@@ -97,7 +97,7 @@ func (a *fakeAllocator) Run(ctx context.Context, out chan<- registry.VIPs) error
 	return relay(ctx, a.vips, out)
 }
 
-// fakeKeys fetches what a test tells it to.
+// fakeKeys fetches what a test sets.
 type fakeKeys struct {
 	wanted []string
 	keys   chan *push.KeySets
@@ -769,7 +769,7 @@ func TestAssemblerErrors(t *testing.T) {
 	}
 }
 
-// Nobody waits for an assembler that does not run longer than the context allows.
+// A call of an assembler that does not run returns when the context ends.
 func TestRequestsEnd(t *testing.T) {
 	t.Parallel()
 	a := push.NewAssembler(push.AssemblerConfig{Mesh: testMesh(), Publish: func(*push.Context, push.Changes) {}})

@@ -9,8 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// A wildcard rule beside a wildcard service holds in its namespace for the services of others that
-// it covers, and for no other namespace.
+// A wildcard rule with a wildcard service applies in its namespace to the services of others that
+// it covers. It applies in no other namespace.
 func TestWildcardRuleInItsNamespace(t *testing.T) {
 	t.Parallel()
 	e := newEditor()

@@ -15,8 +15,8 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// FuzzBuild holds the laws of Build: built step by step equals built at once, whatever the order;
-// two proxies of equal facets see the same; nothing that was given is changed.
+// FuzzBuild checks the invariants of Build: built step by step equals built at once, whatever the
+// order; two proxies of equal facets see the same; nothing that was given is changed.
 func FuzzBuild(f *testing.F) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for range 20 {
@@ -41,7 +41,7 @@ func FuzzBuild(f *testing.F) {
 					before[o] = proto.Clone(o.Spec)
 				}
 			}
-			if i%9 == 0 { // somebody looks on the way, so that there is something to donate
+			if i%9 == 0 { // read it in between, so that caches are filled
 				for _, n := range proxies() {
 					describe(c, n)
 				}
@@ -71,8 +71,8 @@ func FuzzBuild(f *testing.F) {
 	})
 }
 
-// Proxies whose facets are equal although their namespaces are not must see what a proxy sees that
-// is told apart: leaving the namespace out loses nothing.
+// Proxies in different namespaces with equal facets must see the same as a proxy that is classified
+// alone: leaving the namespace out loses nothing.
 func FuzzFacetsLoseNothing(f *testing.F) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	for range 20 {
@@ -161,8 +161,8 @@ func TestPointersSurvive(t *testing.T) {
 	}
 }
 
-// An object that moved to another line of its file has another pointer in the inputs, and nothing
-// that was made of it is made again.
+// An object that moved to another line of its file has another pointer in the inputs. Nothing that
+// depends on it is computed again.
 func TestMovedObjectLeavesScopesAlone(t *testing.T) {
 	t.Parallel()
 	e := newEditor()

@@ -9,7 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// Proxies of groups with different probes are told apart, and those with equal ones are not.
+// Proxies of groups with different probes have different facets, and those with equal probes have
+// equal ones.
 func TestProbeTellsApart(t *testing.T) {
 	t.Parallel()
 	c := push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: &mesh.MeshConfig{}, Domain: "cluster.local"}})

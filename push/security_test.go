@@ -46,8 +46,7 @@ func TestPoliciesSelect(t *testing.T) {
 	}
 }
 
-// A policy that changes is told from what it was, and what does not select a proxy changes nothing
-// of its facets.
+// A changed policy changes the facets of a proxy. A policy that does not select the proxy does not.
 func TestPoliciesArePointers(t *testing.T) {
 	t.Parallel()
 	e := newEditor()

@@ -6,7 +6,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Names are read in any case; what is no protocol is told apart from what is to be detected.
+// Names are read in any case; an unknown protocol differs from one that is to be detected.
 func TestParseProtocol(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

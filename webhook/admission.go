@@ -5,15 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ashore-mesh/ashore/config"
-)
-
-// Why a review was answered with no, for metrics: Istio's words where it has some.
-const (
-	whyInvalid = "invalid_resource"
-	whyKind    = "unknown_type" // one of Istio's groups that Ashore does not know
 )
 
 // maxUID bounds what is repeated in an answer, in bytes: API servers send 36.
@@ -35,7 +30,8 @@ func (s *Server) admission(_ *http.Request, data []byte) (answer, error) {
 	case !ours(q.Kind.Group):
 		out.Warnings = []string{fmt.Sprintf("%.200s is none of Ashore's kinds and was not checked: leave it out of the rules of the webhook", q.Kind.Kind)}
 	default:
-		s.metrics.review(q, out.judge(q))
+		out.judge(q)
+		s.metrics.reviews.WithLabelValues(strconv.FormatBool(out.Allowed)).Inc()
 	}
 	return jsonAnswer(http.StatusOK, review{APIVersion: reviewVersion, Kind: reviewKind, Response: out})
 }
@@ -72,9 +68,8 @@ func ours(group string) bool {
 	return slices.ContainsFunc(config.Kinds(), func(k config.KindInfo) bool { return k.Group == group })
 }
 
-// judge validates the object of a request, and returns why it is refused, for metrics; empty: it is
-// not.
-func (out *response) judge(q *request) (why string) {
+// judge validates the object of a request.
+func (out *response) judge(q *request) {
 	problems := config.Parse("request.object.json", q.Object).Problems
 	var object struct {
 		Metadata struct {
@@ -99,15 +94,10 @@ func (out *response) judge(q *request) (why string) {
 			_, d.Name, _ = strings.Cut(p.Object, "/")
 		}
 	}
-	if out.Allowed {
-		return ""
+	if !out.Allowed {
+		out.Status = &status{Code: http.StatusUnprocessableEntity, Reason: "Invalid", Message: strings.Join(lines, "\n"),
+			Details: d}
 	}
-	out.Status = &status{Code: http.StatusUnprocessableEntity, Reason: "Invalid", Message: strings.Join(lines, "\n"),
-		Details: d}
-	if _, known := config.Info(config.Kind(q.Kind.Kind)); !known {
-		return whyKind
-	}
-	return whyInvalid
 }
 
 // sentence is a problem without its object, which the client knows.

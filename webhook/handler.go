@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -69,7 +70,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if _, err := w.Write(a.body); err != nil {
 		s.config.Log.Debug("answer not read", "from", r.RemoteAddr, "error", err)
 	}
-	s.metrics.request(path, a.code, time.Since(began))
+	s.metrics.requests.WithLabelValues(path, strconv.Itoa(a.code)).Inc()
+	s.metrics.seconds.WithLabelValues(path).Observe(time.Since(began).Seconds())
 }
 
 // route returns the function that serves a path, or nil, and the path's name in metrics.
@@ -117,8 +119,6 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request,
 		return answer{}, err
 	}
 	defer leave()
-	s.metrics.inFlight.Inc()
-	defer s.metrics.inFlight.Dec()
 	data, err := s.gate.read(w, r, from)
 	if err != nil {
 		return answer{}, err

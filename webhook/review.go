@@ -25,15 +25,9 @@ type request struct {
 	UID string `json:"uid"`
 	// Kind is that of Object; API servers send it always.
 	Kind struct {
-		Group   string `json:"group"`
-		Version string `json:"version"`
-		Kind    string `json:"kind"`
+		Group string `json:"group"`
+		Kind  string `json:"kind"`
 	} `json:"kind"`
-	Resource struct {
-		Group    string `json:"group"`
-		Version  string `json:"version"`
-		Resource string `json:"resource"`
-	} `json:"resource"`
 	// SubResource is the part of the object that is written, "status"; empty: the object.
 	SubResource string `json:"subResource"`
 	// Operation is CREATE, UPDATE, DELETE or CONNECT.

@@ -70,8 +70,7 @@ type Server struct {
 	log     *ratelimit.Logger // of refusals
 }
 
-// New makes a server. Errors: a part of the configuration is missing or makes no sense; a metric is
-// registered already.
+// New makes a server. Errors: a part of the configuration is missing or makes no sense.
 func New(c Config) (*Server, error) {
 	if c.Listener == nil || c.Certificate == nil {
 		return nil, errors.New("webhook: a listener and a certificate are needed")
@@ -87,12 +86,7 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{config: c, gate: newGate(c), log: ratelimit.NewLogger(c.Log),
 		conns: connlimit.New(c.Listener, c.Connections, (c.Connections+1)/2)}
-	s.metrics = newMetrics(s.conns)
-	if c.Registerer != nil {
-		if err := s.metrics.register(c.Registerer); err != nil {
-			return nil, err
-		}
-	}
+	s.metrics = newMetrics(c.Registerer, s.conns)
 	return s, nil
 }
 

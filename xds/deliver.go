@@ -135,15 +135,9 @@ func (st *stream) arm(wait time.Duration) {
 	}
 }
 
-// send sends a response. It waits while the client does not read, at most for SendWait.
+// send sends a response. It waits while the client does not read.
 func (st *stream) send(r *ads.Response) error {
 	start := time.Now()
-	if st.sending == nil {
-		st.sending = time.AfterFunc(st.server.cfg.SendWait, func() { st.stuck <- struct{}{} })
-	} else {
-		st.sending.Reset(st.server.cfg.SendWait)
-	}
-	defer st.sending.Stop()
 	f := &frame{out: make(mem.BufferSlice, len(r.Parts))}
 	for i, p := range r.Parts {
 		f.out[i] = mem.SliceBuffer(p)

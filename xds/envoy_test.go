@@ -326,7 +326,7 @@ func TestEnvoyMakeBeforeBreak(t *testing.T) {
 				}
 			})
 		}
-		for i := 1; i <= 10; i++ {
+		for i := 1; i <= 5; i++ {
 			p.publish(world(i)...)
 			c := fmt.Sprint("c", i)
 			eventually(t, func() string {

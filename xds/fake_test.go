@@ -262,14 +262,12 @@ func TestBadNodes(t *testing.T) {
 	})
 	p.publish()
 	for id, want := range map[string]codes.Code{
-		"":                          codes.InvalidArgument,
-		"sidecar~10.0.0.1~a":        codes.InvalidArgument,
-		"sidecar~10.0.0.1~a~b~c":    codes.InvalidArgument,
-		"cart~10.0.0.1~a~b":         codes.InvalidArgument,
-		"sidecar~nowhere~a~b":       codes.InvalidArgument,
-		"waypoint~10.0.0.1~a~b":     codes.Unimplemented,
-		"ztunnel~10.0.0.1~a~b":      codes.Unimplemented,
-		"agentgateway~10.0.0.1~a~b": codes.Unimplemented,
+		"":                       codes.InvalidArgument,
+		"sidecar~10.0.0.1~a":     codes.InvalidArgument,
+		"sidecar~10.0.0.1~a~b~c": codes.InvalidArgument,
+		"cart~10.0.0.1~a~b":      codes.InvalidArgument,
+		"sidecar~nowhere~a~b":    codes.InvalidArgument,
+		"waypoint~10.0.0.1~a~b":  codes.InvalidArgument,
 	} {
 		for _, delta := range []bool{true, false} {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -39,14 +39,14 @@ func FuzzHealthInformation(f *testing.F) {
 	f.Add(detail(string(make([]byte, 5000))), true)
 	f.Fuzz(func(t *testing.T, rest []byte, registered bool) {
 		raw := protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), healthType)
-		r, err := ads.ReadRequest(append(raw, rest...), false, ads.Limits{})
+		r, err := ads.ReadRequest(append(raw, rest...), false)
 		if err != nil || r.TypeURL != healthType {
 			return
 		}
 		e := &ear{}
 		st := &stream{server: &Server{cfg: Config{Runtime: e}, log: testlog.New(t)}}
 		if registered {
-			st.member = &member{}
+			st.registered = &registry.RegistrationKey{}
 		}
 		if err := st.report(t.Context(), r); err != nil {
 			t.Fatal(err)

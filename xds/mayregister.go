@@ -88,12 +88,11 @@ func (st *stream) joined(ctx context.Context) error {
 // mayBegin returns an error if the workload may not be registered as r: because of its address or
 // of too many registrations. target is its WorkloadGroup, or the WorkloadEntry that it reports for.
 func (st *stream) mayBegin(target *config.Object, r *registry.Registration) error {
-	from := hostOf(st.peer)
+	from, current := hostOf(st.peer), st.server.current.Load().context
 	if r.Identity == "" { // in development
 		return checkAddress(nil, r.Addresses[0], from)
 	}
-	s, current := st.server, st.server.current.Load().context
-	var c claim
+	var c claim        // conflicts with none
 	if r.Group != "" { // otherwise its WorkloadEntry uses the address
 		if err := checkAddress(target, r.Addresses[0], from); err != nil {
 			return err
@@ -103,21 +102,10 @@ func (st *stream) mayBegin(target *config.Object, r *registry.Registration) erro
 			return err
 		}
 	}
-	all := s.cfg.Runtime.Registrations()
+	all, n := st.server.cfg.Runtime.Registrations(), 0
 	if old, ok := all.Get(r.RegistrationKey); ok && old.Identity == r.Identity && old.Workload == r.Workload {
-		return nil
+		return nil // it comes back
 	}
-	return s.mayAdd(r, c, current, all)
-}
-
-// mayAdd returns an error if the workload of r has too many registrations or adds them too fast, or
-// if another registration conflicts with its claim c. The zero claim conflicts with none.
-func (s *Server) mayAdd(r *registry.Registration, c claim, current Context, all registry.Registrations) error {
-	if ok, _ := s.newcomers.Allow(r.Workload, time.Now()); !ok {
-		return status.Errorf(codes.ResourceExhausted, "workload %s has registered new addresses too often: wait",
-			r.Workload)
-	}
-	n := 0
 	var conflict error
 	for key, other := range all.All() {
 		if key == r.RegistrationKey {
@@ -141,19 +129,24 @@ func (s *Server) mayAdd(r *registry.Registration, c claim, current Context, all 
 
 // refuseRegistration counts and records that the stream may not register.
 func (st *stream) refuseRegistration(err error) {
+	st.server.metrics.refused.WithLabelValues("not registered").Inc()
+	st.server.metrics.registerErrors.Inc()
+	ask := st.proxy.registration
+	st.audit(audit.RegistrationRefuse, st.proxy.Namespace+"/"+cmp.Or(ask.group, ask.entry), audit.Refused,
+		status.Convert(err).Message())
+}
+
+// audit records what the stream's peer did, at a limited rate for each peer and action.
+func (st *stream) audit(action, target, outcome, reason string) {
 	s, who := st.server, cmp.Or(st.who.Identity.String(), hostOf(st.peer).String())
-	s.metrics.refused.WithLabelValues("not registered").Inc()
-	s.metrics.registerErrors.Inc()
-	record, silent := s.unregistered.Allow(who, time.Now())
-	if !record {
+	record, silent := s.audits.Allow(action+" "+who, time.Now())
+	if !record || s.cfg.Audit == nil {
 		return
 	}
-	e := audit.Event{Action: audit.RegistrationRefuse, Actor: who,
-		Target:  st.proxy.Namespace + "/" + cmp.Or(st.proxy.registration.group, st.proxy.registration.entry),
-		Outcome: audit.Refused, Reason: status.Convert(err).Message(), Details: map[string]string{"node": st.proxy.ID,
-			"peer": st.peer, "serial": st.who.Serial}}
+	e := audit.Event{Action: action, Actor: who, Target: target, Outcome: outcome, Reason: reason,
+		Details: map[string]string{"node": st.proxy.ID, "peer": st.peer, "serial": st.who.Serial}}
 	if silent > 0 {
 		e.Details["unwritten"] = strconv.Itoa(silent)
 	}
-	s.audit(e)
+	s.cfg.Audit(e)
 }

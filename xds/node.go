@@ -22,20 +22,16 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-var errNodeType = errors.New("invalid node type (valid types: [sidecar router waypoint ztunnel])")
-
-var errUnserved = errors.New("node type is not supported yet")
-
 // nodes reads nodes. An encoded Node has some 60 KB, nearly all of it the list of extensions that
 // the client was built with. That list is equal for all clients of one build, and is read once.
 type nodes struct {
 	capabilities func(extensions []string) push.Capabilities // immutable
 	labels       intern.Lists[push.Label]
 	addresses    intern.Lists[netip.Addr]
-	seeds        [2]maphash.Seed // immutable
+	seed         maphash.Seed // immutable
 
 	mu    sync.Mutex
-	known map[[2]uint64]push.Capabilities // guarded by mu: by hash of the extensions
+	known map[uint64]push.Capabilities // guarded by mu: by hash of the extensions
 }
 
 // maxBuilds is how many extension lists are remembered.
@@ -44,8 +40,8 @@ const maxBuilds = 256
 func newNodes(capabilities func([]string) push.Capabilities) *nodes {
 	return &nodes{
 		capabilities: capabilities,
-		seeds:        [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
-		known:        map[[2]uint64]push.Capabilities{},
+		seed:         maphash.MakeSeed(),
+		known:        map[uint64]push.Capabilities{},
 	}
 }
 
@@ -76,14 +72,13 @@ const (
 )
 
 const (
-	// maxNode is the maximum size of an encoded node, which has some 60 KB.
-	maxNode = 256 << 10
+	// maxNode is the maximum size of an encoded node, which has some 60 KB, and maxMetadata the
+	// maximum size without its extensions.
+	maxNode, maxMetadata = 256 << 10, 64 << 10
 	// maxID is the maximum size of a node ID, which has an address and two DNS names.
 	maxID = 1 << 10
 	// maxVersion is how much of a version is kept.
 	maxVersion = 64
-	// maxLabels is how many labels a node may have, and maxText the maximum size of its texts.
-	maxLabels, maxText = 256, 1 << 10
 )
 
 // read reads an encoded envoy.config.core.v3.Node. Errors: what is wrong with it.
@@ -124,9 +119,6 @@ func (ns *nodes) read(raw []byte) (*proxy, error) {
 	}
 	p.IPs = ns.addresses.Of(ips)
 	l := n.GetLocality()
-	if size := max(len(l.GetRegion()), len(l.GetZone()), len(l.GetSubZone())); size > maxText {
-		return nil, fmt.Errorf("a part of the node's locality has %d bytes, at most %d are allowed", size, maxText)
-	}
 	p.Locality = registry.Locality{Region: shared(l.GetRegion()), Zone: shared(l.GetZone()),
 		SubZone: shared(l.GetSubZone())}
 	if err := ns.readMetadata(p, meta); err != nil {
@@ -155,6 +147,9 @@ func unmarshalNode(raw []byte) (n *corev3.Node, extensions []byte, err error) {
 			rest = append(rest, raw[at:at+size]...)
 		}
 		at += size
+	}
+	if len(rest) > maxMetadata {
+		return nil, nil, fmt.Errorf("it has %d bytes without its extensions, at most %d are allowed", len(rest), maxMetadata)
 	}
 	n = &corev3.Node{}
 	if err := proto.Unmarshal(rest, n); err != nil {
@@ -196,12 +191,6 @@ func textOf(v *structpb.Value) string {
 
 // readMetadata takes in the node's metadata: Istio's names (pkg/model/proxy.go there).
 func (ns *nodes) readMetadata(p *proxy, m metadata) error {
-	for _, name := range []string{"NAMESPACE", "SERVICE_ACCOUNT", "NETWORK", "INTERCEPTION_MODE", "HTTP_PROXY_PORT",
-		"AUTO_REGISTER_GROUP", "WORKLOAD_ENTRY"} {
-		if n := len(m.text(name)); n > maxText {
-			return fmt.Errorf("node metadata %s has %d bytes, at most %d are allowed", name, n, maxText)
-		}
-	}
 	p.Namespace = shared(m.text("NAMESPACE"))
 	if p.Namespace == "" {
 		p.Namespace, _, _ = strings.Cut(p.DNSDomain, ".")
@@ -213,16 +202,9 @@ func (ns *nodes) readMetadata(p *proxy, m metadata) error {
 	if p.registration.group == "" {
 		p.registration.entry = m.text("WORKLOAD_ENTRY")
 	}
-	if n := len(m.fields("LABELS")); n > maxLabels {
-		return fmt.Errorf("node metadata LABELS holds %d labels, at most %d are allowed", n, maxLabels)
-	}
 	labels := make([]push.Label, 0, len(m.fields("LABELS")))
 	for k, v := range m.fields("LABELS") {
-		text := textOf(v)
-		if size := max(len(k), len(text)); size > maxText {
-			return fmt.Errorf("node metadata LABELS holds a label of %d bytes, at most %d are allowed", size, maxText)
-		}
-		labels = append(labels, push.Label{Key: shared(k), Value: shared(text)})
+		labels = append(labels, push.Label{Key: shared(k), Value: shared(textOf(v))})
 	}
 	slices.SortFunc(labels, func(a, b push.Label) int { return strings.Compare(a.Key, b.Key) })
 	p.Labels = ns.labels.Of(labels)
@@ -237,7 +219,7 @@ func (ns *nodes) readMetadata(p *proxy, m metadata) error {
 	case "NONE":
 		p.Interception = push.None
 	default:
-		return fmt.Errorf("node metadata INTERCEPTION_MODE is %q, want REDIRECT, TPROXY or NONE", mode)
+		return fmt.Errorf("node metadata INTERCEPTION_MODE is %.40q, want REDIRECT, TPROXY or NONE", mode)
 	}
 	// Istio also read DNS_AUTO_ALLOCATE until its control plane allocated addresses by default, as
 	// Ashore does.
@@ -246,7 +228,7 @@ func (ns *nodes) readMetadata(p *proxy, m metadata) error {
 	if port := m.text("HTTP_PROXY_PORT"); port != "" {
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil {
-			return fmt.Errorf("node metadata HTTP_PROXY_PORT is %q, want a port number", port)
+			return fmt.Errorf("node metadata HTTP_PROXY_PORT is %.40q, want a port number", port)
 		}
 		p.HTTPProxyPort = uint32(n)
 	}
@@ -260,10 +242,8 @@ func nodeType(s string) (push.NodeType, error) {
 		return push.Sidecar, nil
 	case "router":
 		return push.Router, nil
-	case "waypoint", "ztunnel", "agentgateway":
-		return 0, fmt.Errorf("%w: %s; sidecar and router are", errUnserved, s)
 	}
-	return 0, errNodeType
+	return 0, fmt.Errorf("node type %.40q is not supported: sidecar and router are", s)
 }
 
 // maxAddresses is how many addresses of a node are used.
@@ -293,7 +273,7 @@ func addresses(list, id string) ([]netip.Addr, error) {
 
 // capable returns what a client with these encoded extensions can take. Equal lists are read once.
 func (ns *nodes) capable(extensions []byte) (push.Capabilities, error) {
-	key := [2]uint64{maphash.Bytes(ns.seeds[0], extensions), maphash.Bytes(ns.seeds[1], extensions)}
+	key := maphash.Bytes(ns.seed, extensions)
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	if c, ok := ns.known[key]; ok {

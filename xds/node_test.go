@@ -93,12 +93,10 @@ func TestNodeDefaultsAndErrors(t *testing.T) {
 		"port":          {"sidecar~10.0.0.1~a~b.c", map[string]any{"HTTP_PROXY_PORT": "70000"}, `node metadata HTTP_PROXY_PORT is "70000", want a port number`},
 		"number as is":  {"sidecar~10.0.0.1~a~b.c", map[string]any{"HTTP_PROXY_PORT": 8080}, "b 0 [10.0.0.1]"},
 		"long":          {"sidecar~10.0.0.1~" + strings.Repeat("a", 1010) + "~b", nil, "the service node has 1029 bytes, at most 1024 are allowed"},
-		"long mode":     {"sidecar~10.0.0.1~a~b.c", map[string]any{"INTERCEPTION_MODE": strings.Repeat("x", 1025)}, "node metadata INTERCEPTION_MODE has 1025 bytes, at most 1024 are allowed"},
-		"many labels":   {"sidecar~10.0.0.1~a~b.c", map[string]any{"LABELS": manyLabels(257)}, "node metadata LABELS holds 257 labels, at most 256 are allowed"},
-		"long label":    {"sidecar~10.0.0.1~a~b.c", map[string]any{"LABELS": map[string]any{"a": strings.Repeat("x", 1025)}}, "node metadata LABELS holds a label of 1025 bytes, at most 1024 are allowed"},
+		"long label":    {"sidecar~10.0.0.1~a~b.c", map[string]any{"LABELS": map[string]any{"a": strings.Repeat("x", 64<<10)}}, "read node: it has 65599 bytes without its extensions, at most 65536 are allowed"},
 		"parts":         {"sidecar~10.0.0.1~a", nil, `missing parts in the service node "sidecar~10.0.0.1~a": want type~ip~id~domain`},
-		"type":          {"car~10.0.0.1~a~b", nil, "invalid node type (valid types: [sidecar router waypoint ztunnel])"},
-		"served not":    {"ztunnel~10.0.0.1~a~b", nil, "node type is not supported yet: ztunnel; sidecar and router are"},
+		"type":          {"car~10.0.0.1~a~b", nil, `node type "car" is not supported: sidecar and router are`},
+		"served not":    {"ztunnel~10.0.0.1~a~b", nil, `node type "ztunnel" is not supported: sidecar and router are`},
 		"no address":    {"sidecar~x~a~b", nil, "no valid IP address in the service node id or metadata"},
 		"only metadata": {"sidecar~x~a~b", map[string]any{"INSTANCE_IPS": "10.0.0.7"}, "b 0 [10.0.0.7]"},
 	} {
@@ -116,14 +114,6 @@ func TestNodeDefaultsAndErrors(t *testing.T) {
 			}
 		})
 	}
-}
-
-func manyLabels(n int) map[string]any {
-	out := map[string]any{}
-	for i := range n {
-		out[fmt.Sprint(i)] = "x"
-	}
-	return out
 }
 
 // Of addresses, which are compared with one another, only so many are read.

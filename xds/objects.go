@@ -1,10 +1,6 @@
 package xds
 
 import (
-	"cmp"
-	"strconv"
-	"time"
-
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -42,23 +38,13 @@ func (st *stream) servable(typeURL string) bool {
 	return !st.early || st.server.cfg.Objects.Knows(typeURL)
 }
 
-// recordRead audits that a client reads configuration, or may not, at a limited rate.
+// recordRead audits that a client reads configuration, or may not.
 func (st *stream) recordRead(outcome, reason string) {
-	s, who := st.server, cmp.Or(st.who.Identity.String(), hostOf(st.peer).String())
 	if outcome != audit.OK {
 		st.logLine(hclog.Warn, "stream ended: it asks for configuration", "proxy", st.proxy.ID, "peer", st.peer,
 			"identity", st.who.Identity, "error", reason)
 	}
-	record, silent := s.readers.Allow(who, time.Now())
-	if !record {
-		return
-	}
-	e := audit.Event{Action: audit.ConfigRead, Actor: who, Target: "everything", Outcome: outcome, Reason: reason,
-		Details: map[string]string{"node": st.proxy.ID, "peer": st.peer, "serial": st.who.Serial, "protocol": "xds"}}
-	if silent > 0 {
-		e.Details["unwritten"] = strconv.Itoa(silent)
-	}
-	s.audit(e)
+	st.audit(audit.ConfigRead, "everything", outcome, reason)
 }
 
 // outdateObjects marks the types of configuration objects as outdated after PublishObjects.

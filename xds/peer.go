@@ -161,48 +161,27 @@ func (st *stream) client() string {
 	return st.who.Identity.Namespace + "/" + st.who.Identity.ServiceAccount + " " + st.proxy.ID
 }
 
-// Recheck verifies the peers of all streams again and ends the streams of those that are no longer
-// accepted. Call it when something was revoked. It does not wait.
+// Recheck ends the streams of revoked peers at once, and has Run verify all others again. Call it
+// when something was revoked, or the trusted authorities changed.
 func (s *Server) Recheck() {
 	s.rechecks.Add(1)
+	if s.cfg.Revoked != nil {
+		for _, st := range s.proven() {
+			if err := s.cfg.Revoked(st.who.Identity, st.who.fingerprint); err != nil {
+				st.expel(err)
+			}
+		}
+	}
 	task.Poke(s.recheck)
 }
 
-// recheckAll is one pass. Revoked peers are expelled first, because verifying a fleet takes seconds;
-// those who are revoked meanwhile do not wait for its end.
+// recheckAll verifies all peers again. For a large fleet it takes seconds.
 func (s *Server) recheckAll() {
-	again := false
-	streams := s.expelRevoked()
-	for _, st := range streams {
-		select {
-		case <-s.recheck:
-			again = true
-			s.expelRevoked()
-		default:
-		}
+	for _, st := range s.proven() {
 		if _, err := s.verify(st.who, time.Now()); err != nil {
 			st.expel(err)
 		}
 	}
-	if again {
-		s.Recheck()
-	}
-}
-
-// expelRevoked ends the streams and registrations of revoked peers. It returns the streams of all
-// peers with a certificate.
-func (s *Server) expelRevoked() []*stream {
-	streams := s.proven()
-	if s.cfg.Revoked == nil {
-		return streams
-	}
-	for _, st := range streams {
-		if err := s.cfg.Revoked(st.who.Identity, st.who.fingerprint); err != nil {
-			st.expel(err)
-		}
-	}
-	s.forgetRevoked()
-	return streams
 }
 
 // proven are the streams whose peers have a certificate.

@@ -9,42 +9,25 @@ import (
 type Presence struct {
 	// Address is its own, from the node.
 	Address netip.Addr
-	// Since is when its proxy connected, or disconnected.
+	// Since is when its proxy connected.
 	Since time.Time
-	// Connected means to this or another replica. Otherwise its registration has not ended yet.
-	Connected bool
 }
 
-// Present finds a workload by the fingerprint of its certificate: its proxy is connected, or it is
-// still registered.
+// Present finds a workload by the fingerprint of its certificate. It returns false unless its proxy
+// is connected to this or another replica, or was when that replica stopped.
 func (s *Server) Present(certificate func(fingerprint string) bool) (p Presence, ok bool) {
-	if p, ok = s.connected(certificate); ok || s.cfg.Runtime == nil {
-		return p, ok
+	for _, st := range s.proven() {
+		if certificate(st.who.fingerprint) {
+			return Presence{st.proxy.IPs.Items()[0], st.since}, true
+		}
+	}
+	if s.cfg.Runtime == nil {
+		return p, false
 	}
 	for _, r := range s.cfg.Runtime.Registrations().All() {
-		if r.Certificate == "" || !certificate(r.Certificate) {
-			continue
-		}
-		q := Presence{r.Addresses[0], r.ConnectedAt, true}
-		if !r.DisconnectedAt.IsZero() {
-			q.Since, q.Connected = r.DisconnectedAt, false
-		}
-		if !ok || q.Connected && !p.Connected {
-			p, ok = q, true
+		if r.DisconnectedAt.IsZero() && r.Certificate != "" && certificate(r.Certificate) {
+			return Presence{r.Addresses[0], r.ConnectedAt}, true
 		}
 	}
-	return p, ok
-}
-
-// connected is Present for the proxies of this server; of several, the one that connected first.
-func (s *Server) connected(certificate func(fingerprint string) bool) (p Presence, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for st := range s.streams {
-		if st.who.fingerprint == "" || !certificate(st.who.fingerprint) || ok && p.Since.Before(st.since) {
-			continue
-		}
-		p, ok = Presence{st.proxy.IPs.Items()[0], st.since, true}, true
-	}
-	return p, ok
+	return p, false
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds"
 )
 
-// A workload is there while its proxy is connected and until its lease ends, and nobody else is
-// taken for it.
+// A workload is present while its proxy is connected, to this or another replica. When its stream
+// has ended it is not, although it is still registered: a machine that left may join again at once.
 func TestPresent(t *testing.T) {
 	t.Parallel()
 	a, rt := newAuthority(t), newRuntime(t)
@@ -31,21 +31,27 @@ func TestPresent(t *testing.T) {
 	if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web"})); err != nil {
 		t.Fatal(err)
 	}
-	if got, ok := p.server.Present(ours); !ok || !got.Connected || got.Address.String() != "10.0.0.1" ||
+	if got, ok := p.server.Present(ours); !ok || got.Address.String() != "10.0.0.1" ||
 		got.Since.Before(before) {
 		t.Errorf("while it is connected: %v, %v", got, ok)
 	}
 	if got, ok := p.server.Present(of(ca.Fingerprint(api.Leaf))); ok {
 		t.Errorf("somebody else: %v", got)
 	}
+	other := newSecurePlane(t, a, func(c *xds.Config) { c.Runtime = rt })
+	if got, ok := other.server.Present(ours); !ok || got.Address.String() != "10.0.0.1" {
+		t.Errorf("at another replica: %v, %v", got, ok)
+	}
 	l.hang()
-	eventually(t, func() string {
-		if got, ok := p.server.Present(ours); !ok || got.Connected || got.Address.String() != "10.0.0.1" ||
-			got.Since.Before(before) {
-			return fmt.Sprintf("within its lease: %v, %v", got, ok)
-		}
-		return ""
-	})
+	becomes(t, rt, "shop/web-10.0.0.1 of web, gone")
+	for name, plane := range map[string]*plane{"this": p, "another": other} {
+		eventually(t, func() string {
+			if got, ok := plane.server.Present(ours); ok {
+				return fmt.Sprintf("after its stream has ended, %s replica: %v", name, got)
+			}
+			return ""
+		})
+	}
 }
 
 // Who is expelled is told why, nothing is left of its workload, and nobody else is.

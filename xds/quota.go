@@ -45,14 +45,6 @@ type quota struct {
 	left bool    // guarded by all.mu: the stream has ended
 }
 
-// workload is the key of the quota's workload; empty for nil.
-func (q *quota) workload() string {
-	if q == nil {
-		return ""
-	}
-	return q.key
-}
-
 // enter counts a stream until it leaves. Errors: a status, if there are too many.
 func (q *quotas) enter(key string) (*quota, error) {
 	q.mu.Lock()

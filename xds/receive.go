@@ -2,8 +2,6 @@ package xds
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -22,7 +20,7 @@ func (st *stream) take(ctx context.Context, f *frame) (started bool, err error) 
 		f.in.Free()
 		_ = st.quota.hold(-size) // to hold less cannot fail
 	}()
-	r, err := ads.ReadRequest(f.in.ReadOnlyData(), st.sotw, st.server.cfg.Limits)
+	r, err := ads.ReadRequest(f.in.ReadOnlyData(), st.sotw)
 	if err != nil {
 		return false, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -60,11 +58,7 @@ func (st *stream) introduce(ctx context.Context, node []byte) error {
 		return status.Error(codes.InvalidArgument, "the first request of a stream must have a node")
 	}
 	p, err := s.nodes.read(node)
-	switch {
-	case errors.Is(err, errUnserved):
-		s.metrics.refused.WithLabelValues("node type").Inc()
-		return status.Error(codes.Unimplemented, err.Error())
-	case err != nil:
+	if err != nil {
 		s.metrics.refused.WithLabelValues("bad node").Inc()
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -76,14 +70,7 @@ func (st *stream) introduce(ctx context.Context, node []byte) error {
 		return err
 	}
 	st.proxy = p
-	left, ok := s.add(st)
-	if !ok {
-		st.proxy = nil
-		s.metrics.refused.WithLabelValues("too many streams").Inc()
-		return status.Errorf(codes.ResourceExhausted, "node %q has %d streams, no more are served", p.ID,
-			maxClientStreams)
-	}
-	st.resume = left
+	s.add(st)
 	st.logLine(hclog.Info, "proxy connected", "proxy", p.ID, "stream", string(p.purpose), "peer", st.peer,
 		"identity", st.who.Identity, "serial", st.who.Serial, "version", p.Version, "delta", !st.sotw)
 	if st.who.chain != nil && st.checks != s.rechecks.Load() { // the pass may have been before the stream was taken in
@@ -105,21 +92,19 @@ func (st *stream) receive(r *ads.Request) error {
 	defer st.mu.Unlock()
 	t := st.find(r.TypeURL)
 	if t == nil {
-		var err error
-		if t, err = st.addType(r.TypeURL); err != nil {
+		objects, err := st.mayRead(r.TypeURL)
+		if err != nil {
 			return err
 		}
+		t = st.addType(r.TypeURL, objects)
 	}
 	st.target(t)
 	extra := r.Cost()
 	if err := st.quota.hold(extra); err != nil {
 		return err
 	}
-	out, err := t.Receive(r, st.server.cfg.Limits, time.Now())
+	out, err := t.Receive(r, time.Now())
 	_ = st.quota.hold(-extra)
-	if err == nil {
-		err = st.checkNames()
-	}
 	if err != nil {
 		return status.Error(codes.ResourceExhausted, err.Error())
 	}
@@ -131,38 +116,15 @@ func (st *stream) receive(r *ads.Request) error {
 }
 
 // addType adds a type that the client asks for. Called with mu held.
-func (st *stream) addType(typeURL string) (*typeState, error) {
-	s := st.server
-	if len(st.types) >= s.cfg.MaxTypes {
-		return nil, status.Errorf(codes.ResourceExhausted, "a stream may subscribe to %d types", s.cfg.MaxTypes)
-	}
-	objects, err := st.mayRead(typeURL)
-	if err != nil {
-		return nil, err
-	}
-	kind := s.kinds.of(typeURL)
-	t := &typeState{Subscription: ads.NewSubscription(kind, st.sotw, s.cache, st.prefix()), objects: objects}
-	// What an Envoy rejected of secrets counts as long as its process lives. That it does, it shows
-	// by naming clusters that it has.
-	if cds := st.find(ClusterType); !kind.Single || cds != nil && cds.Resumed() {
-		t.Resume(st.resume[typeURL])
-	}
-	delete(st.resume, typeURL)
-	st.types = slices.Insert(st.types, st.order.Add(t.Subscription, s.kinds.rank(typeURL)), t)
-	return t, nil
+func (st *stream) addType(typeURL string, objects bool) *typeState {
+	t := &typeState{Subscription: ads.NewSubscription(kindOf(typeURL), st.sotw, st.server.cache, st.prefix()),
+		objects: objects}
+	st.types = slices.Insert(st.types, st.order.Add(t.Subscription, rankOf(typeURL)), t)
+	return t
 }
 
-// checkNames returns an error if the names of all types together exceed the limit of one.
-func (st *stream) checkNames() error {
-	bytes, most := 0, st.server.cfg.Limits.MaxBytes()
-	for _, t := range st.types {
-		bytes += t.Names().Bytes()
-	}
-	if bytes > most {
-		return fmt.Errorf("the names of all subscriptions have %d bytes, at most %d are allowed", bytes, most)
-	}
-	return nil
-}
+// typeCost is about how much memory a type of a stream takes, in bytes.
+const typeCost = 2 << 10
 
 // charge adds what the subscriptions cost now to the quota. Errors: a status, if that is too much.
 func (st *stream) charge() error {
@@ -172,7 +134,7 @@ func (st *stream) charge() error {
 	cost := 0
 	for _, t := range st.types {
 		st.target(t)
-		cost += t.Cost()
+		cost += typeCost + len(t.Kind().TypeURL) + t.Cost()
 	}
 	if err := st.quota.hold(cost - st.cost); err != nil {
 		return err

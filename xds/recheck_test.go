@@ -32,6 +32,6 @@ func BenchmarkRecheck(b *testing.B) {
 			chain: []*x509.Certificate{{}}}}] = struct{}{}
 	}
 	for b.Loop() {
-		s.recheckAll()
+		s.Recheck()
 	}
 }

@@ -1,8 +1,8 @@
 package xds
 
 import (
+	"maps"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -21,15 +21,18 @@ const maxRefusals = 8
 // refusals are the addresses that workloads were recently refused. The zero value is empty.
 type refusals struct {
 	mu  sync.Mutex
-	all []refusal // guarded by mu
+	all map[refusedAddress]refusal // guarded by mu
 }
 
-// refusal is that of one address of one WorkloadGroup or WorkloadEntry.
+// refusedAddress is an address of a WorkloadGroup or WorkloadEntry.
+type refusedAddress struct {
+	target  config.Key
+	address netip.Addr
+}
+
 type refusal struct {
-	target    *config.Object
-	address   netip.Addr
-	text      string
-	first, at time.Time
+	problem feed.Problem
+	at      time.Time // of the last try
 }
 
 // note records the result of a registration. An error is a problem until the address is registered,
@@ -37,38 +40,44 @@ type refusal struct {
 func (x *refusals) note(target *config.Object, address netip.Addr, err error, now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	first, others := now, 0
-	x.all = slices.DeleteFunc(x.all, func(r refusal) bool {
-		same := r.target.Key == target.Key
-		if same && r.address == address {
-			first = r.first
-			return true
-		}
-		old := now.Sub(r.at) > refusalAge
-		if same && !old {
-			others++
-		}
-		return old
-	})
-	if err != nil && others < maxRefusals {
-		x.all = append(x.all, refusal{target, address, status.Convert(err).Message(), first, now})
+	x.expire(now)
+	key := refusedAddress{target.Key, address}
+	since := now
+	if old, ok := x.all[key]; ok {
+		since = old.problem.Since
+		delete(x.all, key)
 	}
+	ofTarget := 0
+	for k := range x.all {
+		if k.target == target.Key {
+			ofTarget++
+		}
+	}
+	if err == nil || ofTarget >= maxRefusals {
+		return
+	}
+	if x.all == nil {
+		x.all = map[refusedAddress]refusal{}
+	}
+	o := target.Origin
+	x.all[key] = refusal{at: now, problem: feed.Problem{Severity: feed.Warning, Source: o.Source, File: o.File,
+		Line: o.Line, Object: target.Key.String(), Since: since,
+		Text: "registration refused: " + status.Convert(err).Message()}}
+}
+
+// expire forgets old refusals. Called with mu held.
+func (x *refusals) expire(now time.Time) {
+	maps.DeleteFunc(x.all, func(_ refusedAddress, r refusal) bool { return now.Sub(r.at) > refusalAge })
 }
 
 // problems are the recent refusals.
 func (x *refusals) problems(now time.Time) []feed.Problem {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.expire(now)
 	var out []feed.Problem
 	for _, r := range x.all {
-		if now.Sub(r.at) > refusalAge {
-			continue
-		}
-		origin := r.target.Origin
-		out = append(out, feed.Problem{
-			Severity: feed.Warning, Source: origin.Source, File: origin.File, Line: origin.Line,
-			Object: r.target.Key.String(), Since: r.first, Text: "registration refused: " + r.text,
-		})
+		out = append(out, r.problem)
 	}
 	feed.SortProblems(out)
 	return out

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
@@ -72,10 +71,8 @@ func (st *stream) register(ctx context.Context) error {
 		st.refuseRegistration(err)
 		return err
 	}
-	member := s.members.join(r.RegistrationKey, s.name+"."+st.prefix())
-	r.Session = member.session
+	r.Session = st.session()
 	if err := s.cfg.Runtime.Connect(ctx, r); err != nil {
-		s.members.leave(member)
 		if errors.Is(err, registry.ErrTooLarge) {
 			err = status.Error(codes.InvalidArgument, err.Error())
 			st.refuseRegistration(err)
@@ -86,13 +83,17 @@ func (st *stream) register(ctx context.Context) error {
 		return status.Error(codes.Unavailable, "the workload could not be registered: try another replica")
 	}
 	st.mu.Lock()
-	st.member = member
+	st.registered = &r.RegistrationKey
 	st.mu.Unlock()
 	s.metrics.registered.Inc()
 	st.logLine(hclog.Info, "workload registered", "workload", r.Namespace+"/"+r.Name, "group", r.Group,
 		"identity", r.Identity, "proxy", st.proxy.ID)
 	return nil
 }
+
+// session identifies the stream among all of the workload, on all replicas. The latest one speaks
+// for it.
+func (st *stream) session() string { return st.server.name + "." + st.prefix() }
 
 // workload identifies the workload among others of its identity, across certificates.
 func (st *stream) workload() string {
@@ -105,7 +106,7 @@ func (st *stream) workload() string {
 // report takes in a health report: without an error detail the workload is healthy. Reports of
 // workloads that are not registered are ignored.
 func (st *stream) report(ctx context.Context, r *ads.Request) error {
-	if st.member == nil {
+	if st.registered == nil {
 		return nil
 	}
 	h := registry.Report{State: registry.ReportedHealthy, Ports: registry.ReadPortStates(r.Subscribe()), At: time.Now()}
@@ -113,13 +114,13 @@ func (st *stream) report(ctx context.Context, r *ads.Request) error {
 		h.State, h.Message = registry.ReportedUnhealthy, bounded(r.Rejected.Message, maxHealthMessage)
 	}
 	if h.State == registry.ReportedUnhealthy && h.Ports == "" { // an agent that starts does not know them yet
-		if r := st.server.cfg.Runtime.Registrations().At(st.member.key); r != nil {
+		if r := st.server.cfg.Runtime.Registrations().At(*st.registered); r != nil {
 			h.Ports = r.Health.Ports
 		}
 	}
-	err := st.server.cfg.Runtime.Report(ctx, st.member.key, st.member.session, h)
+	err := st.server.cfg.Runtime.Report(ctx, *st.registered, st.session(), h)
 	switch {
-	case errors.Is(err, registry.ErrSession): // the proxy has a newer stream to another replica
+	case errors.Is(err, registry.ErrSession): // the proxy has a newer stream
 		return nil
 	case err != nil:
 		st.logLine(hclog.Error, "health report was not stored: the stream ends, so that the proxy repeats it",
@@ -127,39 +128,29 @@ func (st *stream) report(ctx context.Context, r *ads.Request) error {
 		return status.Error(codes.Unavailable, "the health report could not be stored: try another replica")
 	}
 	if log := st.server.log; log.IsDebug() {
-		log.Debug("workload reported", "workload", st.member.key.Namespace+"/"+st.member.key.Name,
+		log.Debug("workload reported", "workload", st.registered.Namespace+"/"+st.registered.Name,
 			"healthy", r.Rejected == nil, "message", h.Message)
 	}
 	return nil
 }
 
-// unregister ends the registration of the workload with its last stream, and removes it if the
-// stream was expelled.
+// unregister ends the registration of the workload, unless it has a newer stream. It removes it if
+// the stream was expelled.
 func (st *stream) unregister() {
-	if st.member == nil {
+	if st.registered == nil {
 		return
 	}
 	s := st.server
 	s.metrics.unregistered.Inc()
-	if !s.members.leave(st.member) {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), disconnectTimeout)
 	defer cancel()
 	end := s.cfg.Runtime.Disconnect
 	if st.expelled.Load() {
 		end = s.cfg.Runtime.Remove
 	}
-	if err := end(ctx, st.member.key, st.member.session); err != nil && !errors.Is(err, registry.ErrSession) {
+	if err := end(ctx, *st.registered, st.session()); err != nil && !errors.Is(err, registry.ErrSession) {
 		st.logLine(hclog.Error, "the registration could not be ended: it lasts until its lease ends", "proxy",
 			st.proxy.ID, "error", err)
-	}
-}
-
-// audit records an event, if there is an audit log.
-func (s *Server) audit(e audit.Event) {
-	if s.cfg.Audit != nil {
-		s.cfg.Audit(e)
 	}
 }
 

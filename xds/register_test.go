@@ -20,11 +20,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 
-	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
-	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/internal/testport"
 	"github.com/ashore-mesh/ashore/push"
@@ -281,28 +279,6 @@ func TestHealthReports(t *testing.T) {
 	becomes(t, rt, "shop/web-10.0.0.1 of web, gone, healthy")
 }
 
-// A proxy that connects anew may give up the stream that was heard last: the one that stays speaks
-// for the workload.
-func TestLatestStreamEndsFirst(t *testing.T) {
-	t.Parallel()
-	a, rt, p := registering(t)
-	stays, goes := call(t, p, a.web()), call(t, p, a.web())
-	for _, l := range []*line{stays, goes} {
-		if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web"})); err != nil {
-			t.Fatal(err)
-		}
-	}
-	goes.reports("503")
-	becomes(t, rt, "shop/web-10.0.0.1 of web, unhealthy: 503")
-	stays.reports("")
-	goes.hang()
-	becomes(t, rt, "shop/web-10.0.0.1 of web, healthy")
-	stays.reports("500")
-	becomes(t, rt, "shop/web-10.0.0.1 of web, unhealthy: 500")
-	stays.hang()
-	becomes(t, rt, "shop/web-10.0.0.1 of web, gone, unhealthy: 500")
-}
-
 // A proxy shows with the labels of its group: it is selected by them.
 func TestShownWithGroupLabels(t *testing.T) {
 	t.Parallel()
@@ -456,41 +432,6 @@ func TestBundles(t *testing.T) {
 	told(`web asked=true "two"`)
 }
 
-// Who is revoked while its proxy is away does not stay registered until its lease ends; others do.
-func TestRevokedWhileAway(t *testing.T) {
-	t.Parallel()
-	a, rt := newAuthority(t), newRuntime(t)
-	web := a.web()
-	var revoked atomic.Value // of what
-	revoked.Store("nothing")
-	p := newSecurePlane(t, a, func(c *xds.Config) {
-		c.Runtime = rt
-		c.Revoked = func(id spiffe.ID, fingerprint string) error {
-			if what := revoked.Load(); what == id.String() || what == fingerprint {
-				return errors.New("it is revoked")
-			}
-			return nil
-		}
-	})
-	p.publishObjects(groups())
-	api := a.issue("shop", "api", time.Hour, time.Now())
-	for group, cert := range map[string]*tls.Certificate{"web": web, "api": &api} {
-		l := call(t, p, cert)
-		if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": group,
-			"INSTANCE_IPS": map[string]string{"web": "10.0.0.1", "api": "10.0.0.2"}[group]})); err != nil {
-			t.Fatal(err)
-		}
-		l.hang()
-	}
-	becomes(t, rt, "shop/api-10.0.0.2 of api, gone; shop/web-10.0.0.1 of web, gone")
-	revoked.Store(ca.Fingerprint(web.Leaf))
-	p.server.Recheck()
-	becomes(t, rt, "shop/api-10.0.0.2 of api, gone")
-	revoked.Store("spiffe://cluster.local/ns/shop/sa/api")
-	p.server.Recheck()
-	becomes(t, rt, "")
-}
-
 // A certificate registers as long as its key is its workload's, and in the group that this joined.
 func TestRegistersWhatItJoined(t *testing.T) {
 	t.Parallel()
@@ -630,37 +571,6 @@ func TestOneWorkloadRegistersFew(t *testing.T) {
 	// of the same identity: it takes the registration over, as one more of its own
 	if err := at(another, "10.0.1.0"); err != nil {
 		t.Errorf("at the same address: %v", err)
-	}
-}
-
-// How often a workload registers is bounded too, so that none of its registrations stays only for
-// the grace.
-func TestOneWorkloadRegistersRarely(t *testing.T) {
-	t.Parallel()
-	a, rt, p := registering(t)
-	web, refused := a.web(), 0
-	for i := range 60 {
-		cert := web
-		if i%2 == 1 {
-			cert = a.web() // renewed; it names no workload, and comes from the same host
-		}
-		l := call(t, p, cert)
-		err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web",
-			"INSTANCE_IPS": fmt.Sprint("10.0.1.", i)}))
-		if status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "too often") {
-			refused++
-		}
-		l.hang()
-		for key, r := range rt.Registrations().All() {
-			if r.Session == "" {
-				if err := rt.Remove(t.Context(), key, ""); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-	}
-	if refused < 5 {
-		t.Errorf("%d of 60 were refused", refused)
 	}
 }
 

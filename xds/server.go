@@ -95,11 +95,6 @@ type Config struct {
 	Objects Objects
 	// Audit records refused registrations; may be nil.
 	Audit func(audit.Event)
-	// Limits are the limits of a request.
-	Limits ads.Limits
-	// MaxTypes is how many types one stream may subscribe to. Zero means 64, more than all type URLs
-	// that the kinds of configuration ever had.
-	MaxTypes int
 	// WorkloadStreams is how many streams one workload may have, over all of its certificates and
 	// connections. Zero means 16.
 	WorkloadStreams int
@@ -113,12 +108,8 @@ type Config struct {
 	// RouteWait is how long a listener, route or filter waits until the endpoints of a new cluster
 	// that it names are acknowledged. Zero means 2s.
 	RouteWait time.Duration
-	// NodeWait is how long a stream may last without a request that carries a node. Zero means 30s.
-	NodeWait time.Duration
-	// SendWait is how long a response may wait for a client to read. Zero means 5m.
-	SendWait time.Duration
-	// RemovalWait is how long the removal of a cluster waits for listeners, routes and filters that
-	// use it, and for pending requests of a filter. Zero means 10s.
+	// RemovalWait is how long a removed cluster or route stays, so that what uses it moves on first.
+	// Zero means 10s.
 	RemovalWait time.Duration
 }
 
@@ -127,7 +118,6 @@ type Server struct {
 	cfg     Config        // immutable
 	log     hclog.Logger  // immutable
 	metrics *metrics      // immutable
-	kinds   kinds         // immutable
 	cache   *ads.Cache    // immutable
 	nodes   *nodes        // immutable
 	quotas  *quotas       // immutable
@@ -141,19 +131,13 @@ type Server struct {
 	rechecks atomic.Uint64
 	current  atomic.Pointer[snapshot]
 	news     atomic.Uint64     // counts calls of PublishObjects
-	members  members           // safe for concurrent use
-	gone     reconnects        // safe for concurrent use
 	peerLog  *ratelimit.Logger // immutable; for lines that peers can cause at will
 
-	newcomers    ratelimit.Limiter // safe for concurrent use; new registrations, by workload
-	unregistered ratelimit.Limiter // safe for concurrent use; audit events of refused registrations, by peer
-	readers      ratelimit.Limiter // safe for concurrent use; audit events of readers of configuration, by peer
-
-	refusals refusals // safe for concurrent use
+	audits   ratelimit.Limiter // safe for concurrent use; audit events, by action and peer
+	refusals refusals          // safe for concurrent use
 
 	mu      sync.Mutex
 	streams map[*stream]struct{} // guarded by mu
-	clients map[string][]*stream // guarded by mu: the same by stream.client
 }
 
 // snapshot is a published context.
@@ -168,13 +152,10 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Generator == nil || cfg.Log == nil {
 		return nil, errors.New("xds: a server needs a Generator and a Log")
 	}
-	cfg.MaxTypes = cmp.Or(cfg.MaxTypes, 64)
 	cfg.WorkloadStreams = cmp.Or(cfg.WorkloadStreams, 16)
 	cfg.WorkloadBytes = cmp.Or(cfg.WorkloadBytes, 12<<20)
 	cfg.Admissions = cmp.Or(cfg.Admissions, 2*runtime.GOMAXPROCS(0))
 	cfg.RouteWait = cmp.Or(cfg.RouteWait, 2*time.Second)
-	cfg.NodeWait = cmp.Or(cfg.NodeWait, 30*time.Second)
-	cfg.SendWait = cmp.Or(cfg.SendWait, 5*time.Minute)
 	cfg.RemovalWait = cmp.Or(cfg.RemovalWait, 10*time.Second)
 	m := newMetrics(cfg.Registerer, cfg.Runtime)
 	log := cfg.Log.Named("xds")
@@ -183,7 +164,6 @@ func New(cfg Config) (*Server, error) {
 		log:     log,
 		peerLog: ratelimit.NewLogger(log),
 		metrics: m,
-		kinds:   newKinds(),
 		cache:   ads.NewCache(),
 		nodes:   newNodes(cfg.Generator.Capabilities),
 		quotas: &quotas{streams: cfg.WorkloadStreams, bytes: cfg.WorkloadBytes,
@@ -193,7 +173,6 @@ func New(cfg Config) (*Server, error) {
 		name:    rand.Text(),
 		recheck: make(chan struct{}, 1),
 		streams: map[*stream]struct{}{},
-		clients: map[string][]*stream{},
 	}
 	if cfg.Registerer != nil {
 		if err := cfg.Registerer.Register(newClientMetrics(s)); err != nil {
@@ -212,15 +191,11 @@ func (s *Server) all() []*stream {
 
 // Run serves until ctx ends, then ends all streams, so that their clients try another replica.
 func (s *Server) Run(ctx context.Context) error {
-	expire := time.NewTicker(reconnectTime / 5)
-	defer expire.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			close(s.stopped)
 			return nil
-		case now := <-expire.C:
-			s.gone.expire(now)
 		case <-s.recheck:
 			s.recheckAll()
 		}
@@ -266,43 +241,14 @@ func (s *Server) Register(g *grpc.Server) {
 func (s *Server) delta(_ any, st grpc.ServerStream) error  { return s.serve(st, false) }
 func (s *Server) states(_ any, st grpc.ServerStream) error { return s.serve(st, true) }
 
-// maxClientStreams is how many streams of one client are served at a time. A proxy has one, and for
-// a while two when it reconnects.
-const maxClientStreams = 16
-
-// add adds a stream. It returns what earlier streams of its client left; not ok when the client has
-// too many streams.
-func (s *Server) add(st *stream) (left unsettled, ok bool) {
-	client := st.client()
+func (s *Server) add(st *stream) {
 	s.mu.Lock()
-	others := s.clients[client]
-	if len(others) >= maxClientStreams {
-		s.mu.Unlock()
-		return nil, false
-	}
-	s.clients[client] = append(slices.Clip(others), st)
+	defer s.mu.Unlock()
 	s.streams[st] = struct{}{}
-	s.mu.Unlock()
-	left = unsettled{}
-	maps.Copy(left, s.gone.take(st.quota.workload(), client))
-	for _, o := range others { // the server may notice later that they have ended
-		maps.Copy(left, o.unsettled())
-	}
-	return left, true
 }
 
-// remove removes a stream and remembers what it left.
 func (s *Server) remove(st *stream) {
-	client, left := st.client(), st.resume
-	maps.Copy(left, st.unsettled())
-	s.gone.put(st.quota.workload(), client, left, time.Now())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.streams, st)
-	others := slices.DeleteFunc(slices.Clone(s.clients[client]), func(o *stream) bool { return o == st })
-	if len(others) == 0 {
-		delete(s.clients, client)
-		return
-	}
-	s.clients[client] = others
 }

@@ -31,7 +31,7 @@ func newPlane(t *testing.T, mesh *xdstest.Mesh, addr string, change func(*xds.Co
 	if mesh == nil {
 		mesh = xdstest.NewMesh()
 	}
-	cfg := xds.Config{Generator: mesh, Log: testlog.New(t)}
+	cfg := xds.Config{Generator: mesh, Log: testlog.New(t), RemovalWait: time.Second}
 	if change != nil {
 		change(&cfg)
 	}

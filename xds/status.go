@@ -1,8 +1,8 @@
 package xds
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -63,51 +63,61 @@ func (s *Server) Count(match func(Peer) bool) int {
 	return len(found)
 }
 
+// client is what is connected of one proxy.
+type client struct {
+	streams []*stream // of its Envoy
+	control *stream   // the newest one of its agent; nil: none
+}
+
+// clients are the connected proxies.
+func (s *Server) clients() map[string]*client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]*client{}
+	for st := range s.streams {
+		c := out[st.client()]
+		if c == nil {
+			c = &client{}
+			out[st.client()] = c
+		}
+		if st.proxy.purpose != forControl {
+			c.streams = append(c.streams, st)
+		} else if c.control == nil || st.serial > c.control.serial {
+			c.control = st
+		}
+	}
+	return out
+}
+
 // Proxies are the connected proxies by node ID. The control stream of an agent is shown with the
 // streams of its proxy, and alone while it has none.
 func (s *Server) Proxies() []ProxyStatus {
-	s.mu.Lock()
-	var streams []*stream
-	control := map[*stream]*stream{} // by the stream that it is shown with
-	for _, all := range s.clients {
-		own := controlOf(all)
-		n := len(streams)
-		for _, st := range all {
-			if st.proxy.purpose != forControl {
-				streams = append(streams, st)
-				control[st] = own
+	var out []ProxyStatus
+	for _, c := range s.clients() {
+		if len(c.streams) == 0 {
+			out = append(out, c.control.status())
+			continue
+		}
+		for _, st := range c.streams {
+			p := st.status()
+			if c.control != nil {
+				agent := c.control.status()
+				p.Agent, p.Bundle, p.Health = agent.Agent, agent.Bundle, agent.Health
+				p.Types = append(p.Types, agent.Types...)
 			}
-		}
-		if n == len(streams) {
-			streams = append(streams, own)
-		}
-	}
-	s.mu.Unlock()
-	out := make([]ProxyStatus, len(streams))
-	for i, st := range streams {
-		out[i] = st.status()
-		if own := control[st]; own != nil {
-			agent := own.status()
-			out[i].Agent, out[i].Bundle, out[i].Health = agent.Agent, agent.Bundle, agent.Health
-			out[i].Types = append(out[i].Types, agent.Types...)
+			out = append(out, p)
 		}
 	}
 	slices.SortFunc(out, func(a, b ProxyStatus) int {
-		if c := strings.Compare(a.ID, b.ID); c != 0 {
-			return c
-		}
-		return a.Connected.Compare(b.Connected)
+		return cmp.Or(strings.Compare(a.ID, b.ID), a.Connected.Compare(b.Connected))
 	})
 	return out
 }
 
 // ResourceProblems returns the problems of the resources that connected proxies should have.
 func (s *Server) ResourceProblems() []feed.Problem {
-	s.mu.Lock()
-	streams := slices.Collect(maps.Keys(s.streams))
-	s.mu.Unlock()
 	var sets []resource.Set
-	for _, st := range streams {
+	for _, st := range s.all() {
 		st.mu.Lock()
 		for _, t := range st.types {
 			sets = append(sets, t.To)
@@ -115,16 +125,6 @@ func (s *Server) ResourceProblems() []feed.Problem {
 		st.mu.Unlock()
 	}
 	return resource.Problems(sets...)
-}
-
-// controlOf returns the newest control stream among those of a client, nil when it has none.
-func controlOf(streams []*stream) (own *stream) {
-	for _, st := range streams {
-		if st.proxy.purpose == forControl && (own == nil || st.serial > own.serial) {
-			own = st
-		}
-	}
-	return own
 }
 
 func (st *stream) status() ProxyStatus {
@@ -140,8 +140,8 @@ func (st *stream) status() ProxyStatus {
 		p.Types = append(p.Types, TypeStatus{TypeURL: t.Kind().TypeURL, Objects: t.objects, Resources: t.To.Len(),
 			Status: t.Status()})
 	}
-	if st.member != nil {
-		if r := st.server.cfg.Runtime.Registrations().At(st.member.key); r != nil {
+	if st.registered != nil {
+		if r := st.server.cfg.Runtime.Registrations().At(*st.registered); r != nil {
 			p.Health = r.Health
 		}
 	}
@@ -168,61 +168,55 @@ func (s *Server) Dump(id string) ([]TypeDump, error) {
 	if err != nil {
 		return nil, err
 	}
-	type wanted struct {
-		typeURL string
-		to      resource.Set
-		names   *ads.Names
-	}
-	var types []wanted
+	var out []TypeDump
 	for _, st := range streams {
 		st.mu.Lock()
 		for _, t := range st.types {
-			types = append(types, wanted{t.Kind().TypeURL, t.To, t.Names()})
+			out = append(out, t.dump())
 		}
 		st.mu.Unlock()
-	}
-
-	out := make([]TypeDump, len(types))
-	for i, t := range types {
-		out[i].TypeURL = t.typeURL
-		for r := range t.to.All() {
-			if !t.names.Covers(r.Name) {
-				continue
-			}
-			d := ResourceDump{Name: r.Name, Version: r.Version()}
-			if t.typeURL != SecretType {
-				d.Any = r.Any()
-			}
-			out[i].Resources = append(out[i].Resources, d)
-		}
 	}
 	return out, nil
 }
 
-// lookup finds the newest stream of a proxy, and the control stream of its agent.
-func (s *Server) lookup(id string) ([]*stream, error) {
+// dump returns the resources that the client subscribes to.
+func (t *typeState) dump() TypeDump {
+	out := TypeDump{TypeURL: t.Kind().TypeURL}
+	for r := range t.To.All() {
+		if !t.Names().Covers(r.Name) {
+			continue
+		}
+		d := ResourceDump{Name: r.Name, Version: r.Version()}
+		if out.TypeURL != SecretType {
+			d.Any = r.Any()
+		}
+		out.Resources = append(out.Resources, d)
+	}
+	return out
+}
+
+// lookup finds the newest stream of a proxy, and that of its agent.
+func (s *Server) lookup(id string) (streams []*stream, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var found, own *stream
 	for st := range s.streams {
 		if st.proxy.ID != id && st.proxy.Node.ID != id {
 			continue
 		}
-		for _, other := range []*stream{found, own} {
-			if other != nil && other.proxy.ID != st.proxy.ID {
-				return nil, fmt.Errorf("several proxies are called %q (%s, %s): use the whole node ID", id,
-					other.proxy.ID, st.proxy.ID)
-			}
+		if len(streams) > 0 && streams[0].proxy.ID != st.proxy.ID {
+			return nil, fmt.Errorf("several proxies are called %q (%s, %s): use the whole node ID", id,
+				streams[0].proxy.ID, st.proxy.ID)
 		}
-		newest := &found
-		if st.proxy.purpose == forControl {
-			newest = &own
-		}
-		if *newest == nil || st.serial > (*newest).serial {
-			*newest = st
+		same := slices.IndexFunc(streams, func(o *stream) bool {
+			return (o.proxy.purpose == forControl) == (st.proxy.purpose == forControl)
+		})
+		switch {
+		case same < 0:
+			streams = append(streams, st)
+		case streams[same].serial < st.serial:
+			streams[same] = st
 		}
 	}
-	streams := slices.DeleteFunc([]*stream{found, own}, func(st *stream) bool { return st == nil })
 	if len(streams) == 0 {
 		return nil, fmt.Errorf("no proxy %q is connected", id)
 	}

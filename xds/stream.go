@@ -17,6 +17,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
@@ -35,7 +36,6 @@ type stream struct {
 	proxy  *proxy            // set by run at the first request, before the server knows the stream
 
 	wake     chan struct{} // cap 1; written by Publish, read by run
-	stuck    chan struct{} // cap 1; written by the timer of a send that takes too long, read by serve
 	cut      chan error    // cap 1; written by expel, read by serve
 	expelled atomic.Bool   // written by expel: the registration is removed at once
 	reads    atomic.Bool   // written by run: it reads configuration, and that was audited
@@ -43,25 +43,24 @@ type stream struct {
 	readErr  error         // written by read before it closes requests
 
 	// The following fields are used by run alone.
-	cost       int       // of its subscriptions, as its quota holds it
-	group      string    // WorkloadGroup that it may register as; empty: none
-	labelled   labelled  // of the latest group
-	resume     unsettled // what earlier streams left, of types that the client has not asked for
+	cost       int      // of its subscriptions, as its quota holds it
+	group      string   // WorkloadGroup that it may register as; empty: none
+	labelled   labelled // of the latest group
 	snap       *snapshot
 	news       uint64 // Server.news when it last looked at configuration
 	scope      *push.Scope
 	timer      *time.Timer // for the nearest end of a wait, nil when there is none
-	sending    *time.Timer // for the end of a send, nil before the first
 	converging time.Time   // since of the oldest context that is not acknowledged yet
 
 	// mu guards the following fields, which run alone changes: it holds mu while it does, and never
 	// while it sends.
-	mu     sync.Mutex
-	order  ads.Order
-	types  []*typeState // by the order's rank
-	member *member      // nil: its workload is not registered
-	shown  push.Node    // the proxy as it is selected, see node; none before the first refresh
-	bundle string       // ID of the bundle that the client acknowledged last
+	mu    sync.Mutex
+	order ads.Order
+	types []*typeState // by the order's rank
+	// registered is the registration of its workload; nil: none.
+	registered *registry.RegistrationKey
+	shown      push.Node // the proxy as it is selected, see node; none before the first refresh
+	bundle     string    // ID of the bundle that the client acknowledged last
 }
 
 // typeState is one type of a stream.
@@ -139,7 +138,6 @@ func (s *Server) newStream(g grpc.ServerStream, sotw bool, who Peer, checks uint
 		since:    time.Now(),
 		serial:   s.serial.Add(1),
 		wake:     make(chan struct{}, 1),
-		stuck:    make(chan struct{}, 1),
 		requests: make(chan *frame),
 	}
 	st.order = ads.Order{RouteWait: s.cfg.RouteWait, RemovalWait: s.cfg.RemovalWait}
@@ -170,11 +168,6 @@ func (st *stream) await(done <-chan error) error {
 			return status.Error(codes.PermissionDenied, out.Public)
 		}
 		return errUnauthenticated
-	case <-st.stuck: // returning ends the stream, and so the send, and run
-		s.metrics.refused.WithLabelValues("not reading").Inc()
-		st.logLine(hclog.Warn, "stream ended: the proxy does not read", "proxy", st.proxy.ID, "peer", st.peer,
-			"for", s.cfg.SendWait)
-		return status.Errorf(codes.DeadlineExceeded, "a response could not be sent within %s", s.cfg.SendWait)
 	}
 }
 
@@ -225,7 +218,6 @@ func (st *stream) read() {
 
 // run owns the stream. It handles one event at a time: a request, a new context, the end of a wait.
 func (st *stream) run(ctx context.Context) error {
-	st.arm(st.server.cfg.NodeWait)
 	for {
 		var expired <-chan time.Time
 		if st.timer != nil {
@@ -252,12 +244,7 @@ func (st *stream) run(ctx context.Context) error {
 		case <-expired:
 		}
 		if st.proxy == nil {
-			if time.Since(st.since) < st.server.cfg.NodeWait {
-				continue
-			}
-			st.server.metrics.refused.WithLabelValues("no node").Inc()
-			return status.Errorf(codes.DeadlineExceeded, "no request with a node came within %s",
-				st.server.cfg.NodeWait)
+			continue // woken before its first request
 		}
 		if err := st.deliver(ctx, first); err != nil {
 			return err
@@ -265,7 +252,7 @@ func (st *stream) run(ctx context.Context) error {
 	}
 }
 
-// end removes the stream and remembers what it left.
+// end removes the stream and ends its registration.
 func (st *stream) end(err error) {
 	st.arm(0)
 	if st.proxy == nil {
@@ -279,17 +266,4 @@ func (st *stream) end(err error) {
 	s.remove(st)
 	st.logLine(hclog.Info, "proxy disconnected", "proxy", st.proxy.ID, "peer", st.peer,
 		"after", time.Since(st.since).Round(time.Millisecond), "reason", err)
-}
-
-// unsettled is what the client's next stream has to know of this one. Safe for concurrent use.
-func (st *stream) unsettled() unsettled {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	out := unsettled{}
-	for _, t := range st.types {
-		if u := t.Unsettled(); !u.Empty() {
-			out[t.Kind().TypeURL] = u
-		}
-	}
-	return out
 }

@@ -1,7 +1,6 @@
 package xds
 
 import (
-	"slices"
 	"strings"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -30,47 +29,40 @@ const (
 	healthType = "type.googleapis.com/istio.v1.HealthInformation"
 )
 
-// kinds are the types with how they are delivered.
-type kinds struct {
-	known map[string]*ads.Kind
-	order []string // of delivery
+// served are the types in the order of delivery: a resource comes before what names it. name is in
+// logs and metrics.
+var served = []struct {
+	name string
+	kind ads.Kind
+}{
+	{"cds", ads.Kind{TypeURL: ClusterType, Wildcard: true, Whole: true, Supersede: true}},
+	{"eds", ads.Kind{TypeURL: EndpointType, Empty: emptyAssignment}},
+	{"sds", ads.Kind{TypeURL: SecretType, Single: true}},
+	{"lds", ads.Kind{TypeURL: ListenerType, Wildcard: true, Whole: true}},
+	{"rds", ads.Kind{TypeURL: RouteType}},
+	{"ecds", ads.Kind{TypeURL: ExtensionConfigType}},
+	{"nds", ads.Kind{TypeURL: NameTableType, Wildcard: true, Whole: true}},
+	{"pcds", ads.Kind{TypeURL: ProxyConfigType, Wildcard: true, Whole: true}},
+	{"probe", ads.Kind{TypeURL: ProbeType, Wildcard: true, Whole: true}},
 }
 
-// newKinds lists the types in the order of delivery: a resource comes before what names it.
-func newKinds() kinds {
-	k := kinds{known: map[string]*ads.Kind{}}
-	for _, kind := range []*ads.Kind{
-		{TypeURL: ClusterType, Wildcard: true, Whole: true, Supersede: true},
-		{TypeURL: EndpointType, Empty: emptyAssignment},
-		{TypeURL: SecretType, Single: true},
-		{TypeURL: ListenerType, Wildcard: true, Whole: true},
-		{TypeURL: RouteType},
-		{TypeURL: ExtensionConfigType},
-		{TypeURL: NameTableType, Wildcard: true, Whole: true},
-		{TypeURL: ProxyConfigType, Wildcard: true, Whole: true},
-		{TypeURL: ProbeType, Wildcard: true, Whole: true},
-	} {
-		k.known[kind.TypeURL] = kind
-		k.order = append(k.order, kind.TypeURL)
+// rankOf is the index of a type in served, or its length for an unknown type.
+func rankOf(typeURL string) int {
+	for i := range served {
+		if served[i].kind.TypeURL == typeURL {
+			return i
+		}
 	}
-	return k
+	return len(served)
 }
 
-// of returns how a type is delivered. An unknown type has no resources, and is answered: its client
-// may wait for a first response.
-func (k kinds) of(typeURL string) *ads.Kind {
-	if kind := k.known[typeURL]; kind != nil {
-		return kind
+// kindOf returns how a type is delivered. An unknown type has no resources, and is answered: its
+// client may wait for a first response.
+func kindOf(typeURL string) *ads.Kind {
+	if i := rankOf(typeURL); i < len(served) {
+		return &served[i].kind
 	}
 	return &ads.Kind{TypeURL: typeURL, Wildcard: true, Whole: true}
-}
-
-// rank is the place of a type in the order of delivery; unknown types come last.
-func (k kinds) rank(typeURL string) int {
-	if i := slices.Index(k.order, typeURL); i >= 0 {
-		return i
-	}
-	return len(k.order)
 }
 
 // emptyAssignment is the answer for a cluster without endpoints. Without an answer Envoy would keep
@@ -83,25 +75,8 @@ func emptyAssignment(name string) *resource.Resource {
 
 // short is the name of a type in logs and metrics: "cds".
 func short(typeURL string) string {
-	switch typeURL {
-	case ClusterType:
-		return "cds"
-	case EndpointType:
-		return "eds"
-	case ListenerType:
-		return "lds"
-	case RouteType:
-		return "rds"
-	case SecretType:
-		return "sds"
-	case ExtensionConfigType:
-		return "ecds"
-	case NameTableType:
-		return "nds"
-	case ProxyConfigType:
-		return "pcds"
-	case ProbeType:
-		return "probe"
+	if i := rankOf(typeURL); i < len(served) {
+		return served[i].name
 	}
 	if _, rest, ok := strings.Cut(typeURL, "."); ok && strings.HasPrefix(rest, "istio.io/") {
 		return "mcp"

@@ -19,20 +19,18 @@ func (s *Server) forward(ctx context.Context, network string, query *dns.Msg, se
 	case s.forwards <- struct{}{}:
 		defer func() { <-s.forwards }()
 	default:
-		s.refused.Add(1)
+		s.failed.Add(1)
 		return new(dns.Msg).SetRcode(query, dns.RcodeRefused)
 	}
 	out := query.Copy()
 	out.Id = dns.Id() // an application's may be easy to guess
 	var last *dns.Msg
-	var errs []error
 	first := int(s.preferred.Load())
 	for i := range servers {
 		at := (first + i) % len(servers)
 		r, err := s.exchange(ctx, network, servers[at], out)
 		switch {
-		case err != nil:
-			errs = append(errs, err)
+		case err != nil: // the next one may answer
 		case r.Rcode == dns.RcodeServerFailure || r.Rcode == dns.RcodeRefused:
 			last = r
 		default:
@@ -44,17 +42,13 @@ func (s *Server) forward(ctx context.Context, network string, query *dns.Msg, se
 		return s.forwardedReply(query, last)
 	}
 	s.failed.Add(1)
-	if !s.failing.Swap(true) && ctx.Err() == nil {
-		s.log.Warn("no DNS server answers", "servers", servers, "error", errors.Join(errs...))
-	}
+	s.failing.Store(true)
 	return new(dns.Msg).SetRcode(query, dns.RcodeServerFailure)
 }
 
 func (s *Server) forwardedReply(query, r *dns.Msg) *dns.Msg {
 	s.forwarded.Add(1)
-	if s.failing.Swap(false) {
-		s.log.Info("DNS servers answer again")
-	}
+	s.failing.Store(false)
 	r.Id = query.Id
 	return r
 }

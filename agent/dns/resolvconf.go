@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/miekg/dns"
 )
 
@@ -24,7 +23,6 @@ type resolvConf struct {
 	resolved string           // file with the servers of systemd-resolved, in the same format
 	servers  []string         // host:port, instead of those of the files; empty: those of the files
 	own      []netip.AddrPort // where this agent answers; it must not ask itself
-	log      hclog.Logger
 
 	mu      sync.Mutex
 	read    time.Time // guarded by mu
@@ -47,14 +45,9 @@ func (c *resolvConf) get() (latest resolvers, trouble string) {
 	if len(latest.servers) > 0 {
 		c.last = latest
 	}
-	if err == nil {
-		c.trouble = ""
-		return c.last, ""
-	}
-	if text := err.Error(); text != c.trouble {
-		c.trouble = text
-		c.log.Warn("the DNS servers of this machine cannot be read: those known before are asked",
-			"error", err, "servers", c.last.servers)
+	c.trouble = ""
+	if err != nil {
+		c.trouble = err.Error()
 	}
 	return c.last, c.trouble
 }

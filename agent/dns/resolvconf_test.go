@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
 func TestResolvConf(t *testing.T) {
@@ -82,7 +80,7 @@ func TestResolvConfChanges(t *testing.T) {
 // conf reads a file with that text.
 func conf(t *testing.T, text string) *resolvConf {
 	t.Helper()
-	c := &resolvConf{path: filepath.Join(t.TempDir(), "resolv.conf"), log: testlog.New(t)}
+	c := &resolvConf{path: filepath.Join(t.TempDir(), "resolv.conf")}
 	c.resolved = c.path + ".resolved"
 	write(t, c.path, text)
 	return c

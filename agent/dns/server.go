@@ -56,7 +56,7 @@ type Server struct {
 	preferred atomic.Uint32 // index of the server that answered last
 	failing   atomic.Bool   // no server answered the last forwarded query
 
-	answered, forwarded, failed, refused atomic.Uint64
+	answered, forwarded, failed atomic.Uint64
 }
 
 // exchangeFunc asks a server over "udp" or "tcp".
@@ -71,14 +71,14 @@ type State struct {
 	// Trouble is why Servers are out of date or do not answer; empty: they answer.
 	Trouble string
 	// Answered counts queries that the table answered, Forwarded those that another server
-	// answered, Failed those that no server answered, and Refused those above the limit.
-	Answered, Forwarded, Failed, Refused uint64
+	// answered, and Failed those that no server answered or that were above the limit.
+	Answered, Forwarded, Failed uint64
 }
 
 // Listen opens the ports. Errors are those of net.Listen.
 func Listen(ctx context.Context, c Config) (_ *Server, err error) {
 	log := c.Log.Named("dns")
-	conf := &resolvConf{path: c.ResolvConf, resolved: c.Resolved, servers: c.Servers, own: c.Addresses, log: log}
+	conf := &resolvConf{path: c.ResolvConf, resolved: c.Resolved, servers: c.Servers, own: c.Addresses}
 	if conf.path == "" {
 		conf.path = "/etc/resolv.conf"
 	}
@@ -204,7 +204,7 @@ func (s *Server) State() State {
 		trouble = "they do not answer"
 	}
 	return State{Names: s.table.Load().Len(), Servers: latest.servers, Trouble: trouble, Answered: s.answered.Load(),
-		Forwarded: s.forwarded.Load(), Failed: s.failed.Load(), Refused: s.refused.Load()}
+		Forwarded: s.forwarded.Load(), Failed: s.failed.Load()}
 }
 
 // answer returns the response to a query over "udp" or "tcp".

@@ -355,7 +355,7 @@ func FuzzQuery(f *testing.F) {
 			f.Add(packet)
 		}
 	}
-	s := &Server{resolvers: &resolvConf{servers: []string{"192.0.2.1:53"}, log: testlog.New(f)}, log: testlog.New(f),
+	s := &Server{resolvers: &resolvConf{servers: []string{"192.0.2.1:53"}}, log: testlog.New(f),
 		forwards: make(chan struct{}, maxForwards)}
 	s.resolvers.last, s.resolvers.read = resolvers{servers: s.resolvers.servers,
 		search: []string{"corp.test"}}, time.Now().Add(24*time.Hour)

@@ -13,6 +13,9 @@ import (
 	"strings"
 	"time"
 
+	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+
 	"github.com/ashore-mesh/ashore/internal/task"
 )
 
@@ -152,22 +155,14 @@ func (a *Admin) Listeners(ctx context.Context) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	var doc struct {
-		Listeners []struct {
-			Address struct {
-				Socket struct {
-					Address string `json:"address"`
-					Port    int    `json:"port_value"`
-				} `json:"socket_address"`
-			} `json:"local_address"`
-		} `json:"listener_statuses"`
-	}
-	if err := json.Unmarshal(body, &doc); err != nil {
+	doc := &adminv3.Listeners{}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(body, doc); err != nil {
 		return nil, fmt.Errorf("read Envoy's listeners: %w", err)
 	}
 	out := map[string]bool{}
-	for _, l := range doc.Listeners {
-		out[net.JoinHostPort(l.Address.Socket.Address, strconv.Itoa(l.Address.Socket.Port))] = true
+	for _, l := range doc.GetListenerStatuses() {
+		at := l.GetLocalAddress().GetSocketAddress()
+		out[net.JoinHostPort(at.GetAddress(), strconv.FormatUint(uint64(at.GetPortValue()), 10))] = true
 	}
 	return out, nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os/exec"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
@@ -21,15 +22,15 @@ type Child struct {
 	restarter
 	path   string
 	args   []string
-	stdout io.Writer    // access logs
-	lines  hclog.Logger // Envoy's own lines
+	stdout io.Writer // access logs
+	stderr io.Writer // Envoy's log
 }
 
 // NewChild returns a Child that starts the program path with a bootstrap file. stdout receives
-// access logs, lines Envoy's own log, and log the messages of this package.
-func NewChild(path, bootstrap string, o Options, stdout io.Writer, lines, log hclog.Logger) *Child {
-	args := append(o.arguments(), "--config-path", bootstrap, "--disable-hot-restart", "--log-format", logFormat)
-	return &Child{newRestarter(log), path, args, stdout, lines}
+// access logs, stderr Envoy's log, and log the messages of this package.
+func NewChild(path, bootstrap string, o Options, stdout, stderr io.Writer, log hclog.Logger) *Child {
+	args := append(o.arguments(), "--config-path", bootstrap, "--disable-hot-restart")
+	return &Child{newRestarter(log), path, args, stdout, stderr}
 }
 
 // Run implements Runner.
@@ -59,11 +60,11 @@ func (c *Child) run(ctx context.Context) error {
 	if err := raiseFileLimit(); err != nil {
 		c.log.Warn("Envoy may run out of files", "error", err)
 	}
-	w := &logWriter{log: c.lines}
+	last := &lastLine{}
 	cmd := exec.CommandContext(ctx, c.path, c.args...)
 	// Not files: Envoy opens /dev/stdout for access logs, which fails on systemd's sockets and
 	// works on our pipes.
-	cmd.Stdout, cmd.Stderr = writerOnly{c.stdout}, w
+	cmd.Stdout, cmd.Stderr = writerOnly{c.stdout}, io.MultiWriter(c.stderr, last)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setpgid:   true, // a terminal's Ctrl-C is for the agent, which drains first
 		Pdeathsig: syscall.SIGKILL,
@@ -76,14 +77,25 @@ func (c *Child) run(ctx context.Context) error {
 		err = cmd.Wait()
 		c.change(func(s *State) { s.PID = 0 })
 	}
-	w.Close()
 	if err == nil {
 		err = errors.New("it exited")
 	}
-	if w.worst != "" {
-		return fmt.Errorf("%s: %w: %s", c.path, err, w.worst)
-	}
-	return fmt.Errorf("%s: %w", c.path, err)
+	return fmt.Errorf("%s: %w: %s", c.path, err, last.text())
+}
+
+// lastLine keeps the end of Envoy's log: its last line is the probable reason of its end.
+type lastLine struct{ end []byte }
+
+// Write never fails.
+func (l *lastLine) Write(b []byte) (int, error) {
+	l.end = append(l.end, b...)
+	l.end = l.end[max(0, len(l.end)-1<<10):]
+	return len(b), nil
+}
+
+func (l *lastLine) text() string {
+	text := strings.TrimSpace(string(l.end))
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 // writerOnly hides that a writer is a file.

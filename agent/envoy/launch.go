@@ -7,7 +7,6 @@ import (
 	"hash/fnv"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,9 +18,6 @@ import (
 
 // maxFile bounds what is read of one file.
 const maxFile = 1 << 20
-
-// epoch is one Envoy: its restart epoch, and the base ID that it shares with those it replaced.
-type epoch struct{ number, base int }
 
 // UnitsConfig is the configuration of Units.
 type UnitsConfig struct {
@@ -38,15 +34,13 @@ type UnitsConfig struct {
 	ParentShutdown time.Duration
 }
 
-// launch writes and reads the files that units start Envoy with.
+// launch writes and compares the files that units start Envoy with. A restart epoch has a unit and
+// two files of its own.
 type launch struct {
-	unit      string // prefix of the units' names: "ashore-envoy@", "ashore-envoy@web-"
-	files     string // prefix of the files' paths: "/run/ashore-agent/envoy-"
-	base      int    // base ID of new Envoys
-	args      []string
-	bootstrap []byte
-	shutdown  time.Duration // see UnitsConfig.ParentShutdown
-	program   string        // identifies the program; it changes with an upgrade
+	UnitsConfig
+	program string // identifies Program; it changes with an upgrade
+	unit    string // prefix of the units' names: "ashore-envoy@", "ashore-envoy@web-"
+	files   string // prefix of the files' paths: "/run/ashore-agent/envoy-"
 }
 
 func newLaunch(c UnitsConfig) (*launch, error) {
@@ -54,26 +48,20 @@ func newLaunch(c UnitsConfig) (*launch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look at Envoy: %w", err)
 	}
-	l := &launch{unit: "ashore-envoy@", files: unitFiles(c.Folder, c.Workload), bootstrap: c.Bootstrap,
-		base: baseID(c.Folder, c.Workload), shutdown: c.ParentShutdown,
-		program: fmt.Sprintf("%s, %d bytes, changed %s", c.Program, info.Size(),
-			info.ModTime().UTC().Format(time.RFC3339Nano))}
-	if c.Workload != "" {
-		l.unit += c.Workload + "-"
-	}
-	l.args = append(c.arguments(),
-		"--socket-path", filepath.Join(c.Sockets, "hot"), "--socket-mode", "600",
-		"--parent-shutdown-time-s", seconds(c.ParentShutdown),
-		"--skip-hot-restart-parent-stats")
-	return l, nil
+	changed := info.ModTime().UTC().Format(time.RFC3339Nano)
+	return &launch{c, fmt.Sprintf("%s, %d bytes, changed %s", c.Program, info.Size(), changed),
+		"ashore-envoy@" + dashed(c.Workload), filesPrefix(c.Folder, c.Workload)}, nil
 }
 
-// unitFiles is the prefix of the paths of a workload's files.
-func unitFiles(folder, workload string) string {
-	if workload != "" {
-		workload += "-"
+func dashed(workload string) string {
+	if workload == "" {
+		return ""
 	}
-	return filepath.Join(folder, "envoy-") + workload
+	return workload + "-"
+}
+
+func filesPrefix(folder, workload string) string {
+	return filepath.Join(folder, "envoy-") + dashed(workload)
 }
 
 // maxBaseID bounds Envoy's base ID, which Envoy multiplies by 10 in 32 bits.
@@ -82,7 +70,7 @@ const maxBaseID = 1 << 27
 // baseID is the same for all Envoys of a workload, so that the next one uses their shared memory.
 func baseID(folder, workload string) int {
 	h := fnv.New32a()
-	h.Write([]byte(unitFiles(folder, workload)))
+	h.Write([]byte(filesPrefix(folder, workload)))
 	return 1 + int(h.Sum32()%(maxBaseID-1))
 }
 
@@ -92,54 +80,46 @@ func SharedMemory(folder, workload string) string {
 	return fmt.Sprintf("envoy_shared_memory_%d0", baseID(folder, workload))
 }
 
-func (l *launch) name(number int) string          { return l.unit + strconv.Itoa(number) + ".service" }
-func (l *launch) argumentsFile(number int) string { return l.files + strconv.Itoa(number) + ".args" }
-func (l *launch) bootstrapFile(number int) string { return l.files + strconv.Itoa(number) + ".json" }
+func (l *launch) name(epoch int) string { return l.unit + strconv.Itoa(epoch) + ".service" }
 
-// number returns the epoch of a unit's name.
-func (l *launch) number(name string) (int, bool) {
+// epoch returns the epoch of a unit's name.
+func (l *launch) epoch(name string) (int, bool) {
 	text, ours := strings.CutPrefix(strings.TrimSuffix(name, ".service"), l.unit)
 	n, err := strconv.Atoi(text)
 	return n, ours && err == nil && n >= 0
 }
 
-// arguments returns the content of an epoch's arguments file. The unit reads its first line.
-func (l *launch) arguments(e epoch) []byte {
-	args := append(slices.Clone(l.args), "--config-path", l.bootstrapFile(e.number),
-		"--base-id", strconv.Itoa(e.base), "--restart-epoch", strconv.Itoa(e.number))
-	if e.number > 0 { // systemd restarts a crashed Envoy with the same arguments; its predecessor may have ended
+// content returns the files of an epoch by path. The unit reads the first line of the arguments.
+func (l *launch) content(epoch int) map[string][]byte {
+	prefix := l.files + strconv.Itoa(epoch)
+	args := append(l.arguments(),
+		"--socket-path", filepath.Join(l.Sockets, "hot"), "--socket-mode", "600",
+		"--parent-shutdown-time-s", seconds(l.ParentShutdown),
+		"--skip-hot-restart-parent-stats",
+		"--config-path", prefix+".json",
+		"--base-id", strconv.Itoa(baseID(l.Folder, l.Workload)), "--restart-epoch", strconv.Itoa(epoch))
+	if epoch > 0 { // systemd restarts a crashed Envoy with the same arguments; its predecessor may have ended
 		args = append(args, "--skip-hot-restart-on-no-parent")
 	}
-	return fmt.Appendf(nil, "%s\nWritten by ashore-agent. Program: %s\n", strings.Join(args, " "), l.program)
+	return map[string][]byte{
+		prefix + ".args": fmt.Appendf(nil, "%s\nWritten by ashore-agent. Program: %s\n", strings.Join(args, " "), l.program),
+		prefix + ".json": l.Bootstrap,
+	}
 }
 
-var baseIDArgument = regexp.MustCompile(` --base-id (\d{1,9}) `)
-
-// read reads the files of an epoch. same says that write would write the same files; ok is false if
-// they cannot be read.
-func (l *launch) read(number int) (e epoch, same, ok bool) {
-	arguments, _, err := readfile.Read(l.argumentsFile(number), maxFile)
-	if err != nil {
-		return e, false, false
+// current reports whether the files of an epoch are those that write would write.
+func (l *launch) current(epoch int) bool {
+	for path, data := range l.content(epoch) {
+		if found, _, err := readfile.Read(path, maxFile); err != nil || !bytes.Equal(found, data) {
+			return false
+		}
 	}
-	found := baseIDArgument.FindSubmatch(arguments)
-	if found == nil {
-		return e, false, false
-	}
-	base, err := strconv.Atoi(string(found[1]))
-	if err != nil {
-		return e, false, false
-	}
-	e = epoch{number, base}
-	bootstrap, _, err := readfile.Read(l.bootstrapFile(number), maxFile)
-	same = err == nil && bytes.Equal(bootstrap, l.bootstrap) && bytes.Equal(arguments, l.arguments(e))
-	return e, same, true
+	return true
 }
 
 // write writes the files of an epoch, readable for Envoy's group.
-func (l *launch) write(e epoch) error {
-	for path, data := range map[string][]byte{l.bootstrapFile(e.number): l.bootstrap,
-		l.argumentsFile(e.number): l.arguments(e)} {
+func (l *launch) write(epoch int) error {
+	for path, data := range l.content(epoch) {
 		if err := wholefile.Write(path, data); err != nil {
 			return fmt.Errorf("start Envoy: %w", err)
 		}

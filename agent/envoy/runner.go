@@ -52,7 +52,7 @@ type State struct {
 type Options struct {
 	// Concurrency is the number of worker threads.
 	Concurrency int
-	// DrainTime is how long connections of a listener that was changed or removed may go on.
+	// DrainTime is how long connections of a listener that was changed or removed may stay open.
 	DrainTime time.Duration
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // Envoy that ends is started again after a growing pause, which starts again after a run that was
-// steady. An end that nobody asked for is reported at once.
+// steady. An unexpected end is reported at once.
 func TestRestarts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

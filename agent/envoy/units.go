@@ -34,7 +34,9 @@ type Units struct {
 	// unwatched is closed when Run no longer starts or replaces an Envoy.
 	unwatched chan struct{}
 
-	current epoch // belongs to Run
+	// The following fields belong to Run.
+	current  int  // the epoch in use
+	outdated bool // its files differ: it is to be replaced
 }
 
 // NewUnits returns Units that ask the Envoy that runs through admin.
@@ -43,11 +45,8 @@ func NewUnits(m Manager, c UnitsConfig, admin *Admin, log hclog.Logger) (*Units,
 	if err != nil {
 		return nil, err
 	}
-	return newUnits(m, l, admin.ServerInfo, log), nil
-}
-
-func newUnits(m Manager, l *launch, info func(context.Context) (ServerInfo, error), log hclog.Logger) *Units {
-	return &Units{restarter: newRestarter(log), manager: m, launch: l, info: info, unwatched: make(chan struct{})}
+	return &Units{restarter: newRestarter(log), manager: m, launch: l, info: admin.ServerInfo,
+		unwatched: make(chan struct{})}, nil
 }
 
 // Manager is systemd.
@@ -95,7 +94,7 @@ func (u *Units) active(ctx context.Context) ([]int, error) {
 	}
 	var out []int
 	for _, name := range names {
-		if n, ok := u.launch.number(name); ok {
+		if n, ok := u.launch.epoch(name); ok {
 			out = append(out, n)
 		}
 	}
@@ -125,7 +124,7 @@ func (u *Units) Run(ctx, last context.Context) error {
 	return nil
 }
 
-// begin continues with the Envoy that runs, replaces it, or starts one.
+// begin continues with the Envoy that runs, or starts one.
 func (u *Units) begin(ctx context.Context) error {
 	active, err := u.active(ctx)
 	if err != nil {
@@ -135,14 +134,12 @@ func (u *Units) begin(ctx context.Context) error {
 		return u.fresh(ctx)
 	}
 	newest := active[len(active)-1]
-	e, same, known := u.launch.read(newest)
-	if known && same {
+	unchanged := u.launch.current(newest)
+	if unchanged || u.serves(ctx, newest) {
 		u.log.Info("going on with the envoy that runs", "unit", u.launch.name(newest))
-		u.use(e, "")
+		u.use(newest, "")
+		u.outdated = !unchanged
 		return nil
-	}
-	if known && u.serves(ctx, newest) {
-		return u.replace(ctx, e)
 	}
 	u.log.Info("the envoy that runs does not serve, and is restarted with the current settings",
 		"unit", u.launch.name(newest))
@@ -153,71 +150,67 @@ func (u *Units) begin(ctx context.Context) error {
 }
 
 // serves reports whether the Envoy of an epoch is live.
-func (u *Units) serves(ctx context.Context, number int) bool {
+func (u *Units) serves(ctx context.Context, epoch int) bool {
 	info, err := u.info(ctx)
-	return err == nil && info.State == "LIVE" && info.Options.Epoch == number
+	return err == nil && info.State == "LIVE" && info.Options.Epoch == epoch
 }
 
 // fresh starts the first epoch.
 func (u *Units) fresh(ctx context.Context) error {
-	e := epoch{0, u.launch.base}
-	if err := errors.Join(u.launch.clean(nil), u.start(ctx, e)); err != nil {
+	if err := errors.Join(u.launch.clean(nil), u.start(ctx, 0)); err != nil {
 		return err
 	}
-	u.use(e, "")
+	u.use(0, "")
 	return nil
 }
 
 // start starts the unit of an epoch.
-func (u *Units) start(ctx context.Context, e epoch) error {
-	if err := u.launch.write(e); err != nil {
+func (u *Units) start(ctx context.Context, epoch int) error {
+	if err := u.launch.write(epoch); err != nil {
 		return err
 	}
-	name := u.launch.name(e.number)
+	name := u.launch.name(epoch)
 	if err := u.manager.Start(ctx, name); err != nil {
 		return fmt.Errorf("start %s: %w; see \"journalctl -u %s\"", name, err, name)
 	}
 	return nil
 }
 
-// use makes an epoch the current one. outdated is why it has previous settings; empty: it has not.
-func (u *Units) use(e epoch, outdated string) {
-	u.current = e
+// use makes an epoch the current one. failed is why it has previous settings although it should be
+// replaced; empty otherwise.
+func (u *Units) use(epoch int, failed string) {
+	u.current, u.outdated = epoch, false
 	u.change(func(s *State) {
-		*s = State{PID: s.PID, Runs: s.Runs + 1, Unit: u.launch.name(e.number), Outdated: outdated}
+		*s = State{PID: s.PID, Runs: s.Runs + 1, Unit: u.launch.name(epoch), Outdated: failed}
 	})
 }
 
-// replace starts the next epoch, which takes over from previous. If that fails and previous still
-// serves, previous stays in use.
-func (u *Units) replace(ctx context.Context, previous epoch) error {
-	next := epoch{previous.number + 1, previous.base}
+// replace starts the next epoch, which takes over from the current one. If that fails and the
+// current one still serves, it stays in use.
+func (u *Units) replace(ctx context.Context) error {
+	previous, next := u.current, u.current+1
 	u.log.Info("envoy is replaced by hot restart: its program, arguments or bootstrap changed",
-		"from", u.launch.name(previous.number), "to", u.launch.name(next.number))
-	if err := u.waitAlone(ctx, previous); err != nil {
-		return err
-	}
+		"from", u.launch.name(previous), "to", u.launch.name(next))
 	u.change(func(s *State) { s.Replacing = true })
 	defer u.change(func(s *State) { s.Replacing = false })
 	failed := u.start(ctx, next)
 	if failed == nil {
-		failed = u.waitServing(ctx, next.number)
+		failed = u.waitServing(ctx, next)
 	}
 	if failed == nil {
-		u.log.Info("envoy was replaced", "unit", u.launch.name(next.number))
+		u.log.Info("envoy was replaced", "unit", u.launch.name(next))
 		u.use(next, "")
-		return u.launch.clean([]int{previous.number, next.number})
+		return u.launch.clean([]int{previous, next})
 	}
 	if ctx.Err() != nil {
 		return ctx.Err() // the next agent continues from here
 	}
-	u.log.Error("the next envoy did not take over", "unit", u.launch.name(next.number), "error", failed)
+	u.log.Error("the next envoy did not take over", "unit", u.launch.name(next), "error", failed)
 	// Not SIGTERM: an Envoy that is taking over would end the previous one too.
-	if err := errors.Join(u.manager.Kill(ctx, u.launch.name(next.number)),
-		u.manager.Stop(ctx, u.launch.name(next.number))); err != nil {
+	if err := errors.Join(u.manager.Kill(ctx, u.launch.name(next)), u.manager.Stop(ctx, u.launch.name(next))); err != nil {
 		return err
 	}
-	if u.serves(ctx, previous.number) {
+	if u.serves(ctx, previous) {
 		u.use(previous, failed.Error())
 		return nil
 	}
@@ -227,49 +220,17 @@ func (u *Units) replace(ctx context.Context, previous epoch) error {
 	return u.fresh(ctx)
 }
 
-// waitAlone waits until the predecessor of an epoch has ended. If the epoch were replaced earlier,
-// it would end its predecessor at once, which cuts requests, or abort if the predecessor had exited.
-// Source: Envoy, HotRestartingChild::sendParentTerminateRequest, and observed.
-func (u *Units) waitAlone(ctx context.Context, e epoch) error {
-	name := u.launch.name(e.number)
-	for logged := false; e.number > 0; logged = true {
-		now, err := u.manager.Look(ctx, name)
-		if err != nil || !now.running() {
-			return errors.Join(err, fmt.Errorf("%s is %s (%s)", name, now.Active, now.Result))
-		}
-		active, err := u.active(ctx)
-		if err != nil {
-			return err
-		}
-		if !slices.Contains(active, e.number-1) {
-			return nil
-		}
-		if !logged {
-			why := fmt.Sprintf("its successor starts when %s has ended, which has %s for its requests",
-				u.launch.name(e.number-1), u.launch.shutdown)
-			u.log.Info("envoy runs on with its previous program or settings", "reason", why)
-			u.use(e, "")
-			u.change(func(s *State) { s.Waiting = why })
-		}
-		u.change(func(s *State) { s.PID = now.PID })
-		if !task.Sleep(ctx, unitPoll) {
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
 // waitServing waits until the Envoy of a starting epoch serves. Errors: it ended, or takes too
 // long.
-func (u *Units) waitServing(ctx context.Context, number int) error {
+func (u *Units) waitServing(ctx context.Context, epoch int) error {
 	ctx, cancel := context.WithTimeout(ctx, takeoverTimeout)
 	defer cancel()
-	name := u.launch.name(number)
+	name := u.launch.name(epoch)
 	first, err := u.manager.Look(ctx, name)
 	if err != nil {
 		return err
 	}
-	for !u.serves(ctx, number) {
+	for !u.serves(ctx, epoch) {
 		now, err := u.manager.Look(ctx, name)
 		switch {
 		case ctx.Err() != nil:
@@ -286,41 +247,72 @@ func (u *Units) waitServing(ctx context.Context, number int) error {
 	return nil
 }
 
-// watch follows the current unit until it no longer runs. The error says how it ended.
+// watch follows the current unit until it no longer runs, and replaces it if it is outdated. The
+// error says how it ended.
 func (u *Units) watch(ctx context.Context) error {
-	name, pid := u.launch.name(u.current.number), 0
+	pid := 0
 	for {
+		name := u.launch.name(u.current)
 		now, err := u.manager.Look(ctx, name)
-		if err != nil { // Envoy may still run
+		active := []int(nil)
+		if err == nil && u.outdated {
+			active, err = u.active(ctx)
+		}
+		switch {
+		case err != nil: // Envoy may still run
 			u.log.Warn("systemd does not answer", "unit", name, "error", err)
-			if !task.Sleep(ctx, unitPoll) {
-				return ctx.Err()
+		case !now.running():
+			return fmt.Errorf("%s is %s (%s); see \"journalctl -u %s\"", name, now.Active, now.Result, name)
+		default:
+			u.observe(name, now, pid)
+			pid = cmp.Or(now.PID, pid)
+		}
+		if err == nil && u.outdated && u.alone(active) {
+			if err := u.replace(ctx); err != nil {
+				return err
 			}
+			pid = 0
 			continue
 		}
-		if !now.running() {
-			return fmt.Errorf("%s is %s (%s); see \"journalctl -u %s\"", name, now.Active, now.Result, name)
-		}
-		restarted := pid != 0 && now.PID != 0 && now.PID != pid
-		u.change(func(s *State) {
-			s.PID, s.Trouble = now.PID, ""
-			if now.PID == 0 {
-				s.Trouble = fmt.Sprintf("%s ended (%s), and systemd starts it again; see \"journalctl -u %s\"", name,
-					now.Result, name)
-			}
-			if restarted {
-				s.Runs++
-			}
-		})
-		if restarted {
-			u.log.Error("envoy ended unexpectedly, and systemd started it again", "unit", name)
-			task.Poke(u.ended)
-		}
-		pid = cmp.Or(now.PID, pid)
 		if !task.Sleep(ctx, unitPoll) {
 			return ctx.Err()
 		}
 	}
+}
+
+// observe records the state of the current unit. pid is its last process; zero: none is known.
+func (u *Units) observe(name string, now UnitState, pid int) {
+	restarted := pid != 0 && now.PID != 0 && now.PID != pid
+	u.change(func(s *State) {
+		s.PID, s.Trouble = now.PID, ""
+		if now.PID == 0 {
+			s.Trouble = fmt.Sprintf("%s ended (%s), and systemd starts it again; see \"journalctl -u %s\"", name, now.Result,
+				name)
+		}
+		if restarted {
+			s.Runs++
+		}
+	})
+	if restarted {
+		u.log.Error("envoy ended unexpectedly, and systemd started it again", "unit", name)
+		task.Poke(u.ended)
+	}
+}
+
+// alone reports whether the predecessor of the current epoch has ended. If the epoch were replaced
+// earlier, it would end its predecessor at once, which cuts requests, or abort if the predecessor
+// had exited. Source: Envoy, HotRestartingChild::sendParentTerminateRequest, and observed.
+func (u *Units) alone(active []int) bool {
+	if !slices.Contains(active, u.current-1) {
+		return true
+	}
+	why := fmt.Sprintf("its successor starts when %s has ended, which has %s for its requests",
+		u.launch.name(u.current-1), u.launch.ParentShutdown)
+	if u.State().Waiting == "" {
+		u.log.Info("envoy runs on with its previous program or settings", "reason", why)
+	}
+	u.change(func(s *State) { s.Waiting = why })
+	return false
 }
 
 // Stop implements Runner.

@@ -16,6 +16,7 @@ import (
 	"github.com/ashore-mesh/ashore/agent"
 	"github.com/ashore-mesh/ashore/agent/intercept"
 	"github.com/ashore-mesh/ashore/internal/machine"
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // The units of the package ashore-agent. Further workloads of a machine have a unit of the
@@ -160,12 +161,10 @@ func waitReady(ctx context.Context, state string) error {
 		if slices.ContainsFunc(r.Lines, func(l agent.Line) bool { return l.Name == "envoy" && l.State == "ok" }) {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !task.Sleep(ctx, 200*time.Millisecond) {
 			var text strings.Builder
 			err := r.Write(&text)
 			return errors.Join(errors.New(text.String()), err)
-		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }

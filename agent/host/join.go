@@ -107,12 +107,8 @@ func (w *joining) check(ctx context.Context) error {
 				"install the package nftables, or join with --interception none"))
 		}
 	}
-	if len(s.Workload.Addresses) == 0 {
-		address, err := agent.SourceAddress(ctx, s.XDS.Addresses)
-		if err != nil {
-			return errors.Join(append(errs, err)...)
-		}
-		s.Workload.Addresses = []string{address}
+	if err := s.FindAddress(ctx); err != nil {
+		return errors.Join(append(errs, err)...)
 	}
 	if !joined(s.State) { // else an Envoy of this workload may still run
 		errs = append(errs, agent.PortsFree(&s, w.Owner))

@@ -40,8 +40,17 @@ type Result struct {
 // checkTimeout is the maximum time of each check.
 const checkTimeout = 5 * time.Second
 
-// Run does the checks once.
-func (k Checks) Run(ctx context.Context, c Config) []Result {
+// Check does the checks once. The first one is whether rules are installed.
+func (m Machine) Check(ctx context.Context, c Config, checks Checks) []Result {
+	s, err := m.Status(ctx)
+	if err == nil && !s.Installed {
+		err = errors.New("no rules are installed: run \"ashore-agent intercept install\"")
+	}
+	return append([]Result{{"rules", err}}, checks.run(ctx, c)...)
+}
+
+// run does the checks of a machine with rules once.
+func (k Checks) run(ctx context.Context, c Config) []Result {
 	out := []Result{{"control plane", k.controlPlane(ctx)}}
 	if k.Ready != "" {
 		out = append(out, Result{"agent", get(ctx, k.Ready)})

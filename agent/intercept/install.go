@@ -13,7 +13,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -49,32 +48,18 @@ type Record struct {
 }
 
 // Install replaces the rules and checks that the machine works with them. If the checks do not
-// succeed in time, or if ctx ends or a hangup arrives, it removes the rules again, or installs
-// those that were confirmed before. It records confirmed rules for Boot.
+// succeed in time, it removes the rules again, or restores those that were confirmed before. It
+// does the same if ctx ends or a hangup arrives. It records confirmed rules for Boot.
 func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // the rules may have cut off the terminal
 	defer stop()
-	c = c.withDefaults()
-	users, err := userNumbers(c.Settings.ExcludeUsers)
-	if err != nil {
-		return fmt.Errorf("no rules were installed: interception.excludeUsers: %w", err)
-	}
-	if err = preflight(c, true); err == nil {
-		c.ControlPlane, err = resolve(ctx, checks.ControlPlane)
+	c, err := prepare(ctx, c, checks.ControlPlane)
+	if err == nil {
+		err = preflight(c, true)
 	}
 	if err != nil {
 		return fmt.Errorf("no rules were installed: %w", err)
 	}
-	// Exclude a control plane on this machine, by user number.
-	if own, err := userNumbers([]string{"ashore"}); err == nil {
-		users = append(users, own...)
-	}
-	c.Settings.ExcludeUsers = users
-	ssh, err := sshPorts()
-	if err != nil {
-		return fmt.Errorf("no rules were installed: %w", err)
-	}
-	c.Settings.ExcludeInboundPorts = append(slices.Clip(c.Settings.ExcludeInboundPorts), ssh...)
 	before, err := m.Record()
 	if err != nil {
 		return err
@@ -96,6 +81,34 @@ func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 	return undone(err, "replaced by those that were confirmed before", apply(ctx, before.Config))
 }
 
+// Print returns the rules that Install would install.
+func Print(ctx context.Context, c Config, checks Checks) (string, error) {
+	c, err := prepare(ctx, c, checks.ControlPlane)
+	if err != nil {
+		return "", err
+	}
+	return c.Render()
+}
+
+// prepare adds what the rules of this machine leave alone: the control plane, sshd, and the user of
+// a control plane on this machine. Users become numbers.
+func prepare(ctx context.Context, c Config, controlPlane []string) (_ Config, err error) {
+	c = c.withDefaults()
+	s := &c.Settings
+	if s.ExcludeUsers, err = userNumbers(s.ExcludeUsers); err != nil {
+		return c, fmt.Errorf("interception.excludeUsers: %w", err)
+	}
+	if own, err := userNumbers([]string{"ashore"}); err == nil { // else there is none
+		s.ExcludeUsers = append(s.ExcludeUsers, own...)
+	}
+	if c.ControlPlane, err = resolve(ctx, controlPlane); err != nil {
+		return c, err
+	}
+	ssh, err := sshPorts()
+	s.ExcludeInboundPorts = slices.Concat(s.ExcludeInboundPorts, ssh)
+	return c, err
+}
+
 // undone adds to err what was done with the unconfirmed rules.
 func undone(err error, what string, problem error) error {
 	if problem != nil {
@@ -106,15 +119,12 @@ func undone(err error, what string, problem error) error {
 
 // confirm returns nil once all checks succeed together, else what failed last.
 func (m Machine) confirm(ctx context.Context, c Config, checks Checks) error {
-	if m.Timeout == 0 {
-		m.Timeout = 30 * time.Second
-	}
-	ctx, cancel := context.WithTimeout(ctx, m.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(m.Timeout, 30*time.Second))
 	defer cancel()
 	var failed error
 	for {
 		var now error
-		for _, r := range checks.Run(ctx, c) {
+		for _, r := range checks.run(ctx, c) {
 			if r.Err != nil {
 				now = errors.Join(now, fmt.Errorf("%s: %w", r.Name, r.Err))
 			}
@@ -211,7 +221,7 @@ func resolve(ctx context.Context, hostPorts []string) ([]netip.AddrPort, error) 
 		if err != nil {
 			return nil, err
 		}
-		n, err := strconv.ParseUint(port, 10, 16)
+		n, err := net.LookupPort("tcp", port)
 		if err != nil {
 			return nil, err
 		}

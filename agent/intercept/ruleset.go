@@ -104,8 +104,8 @@ delete table inet ashore
 `
 
 // rules match only the first packets of connections, so that open connections continue. Captured
-// queries have a conntrack zone of their own. Without it the kernel confuses a query that the agent
-// forwards from the same port with the captured one, and sends it back to the agent.
+// queries have a conntrack zone of their own. Without it the kernel confuses the captured query
+// with one that the agent forwards from the same port, and sends that one back to the agent.
 const rules = `# Written by "ashore-agent intercept": change the settings "interception", not this table.
 ` + replace + `table inet ashore {
 	counter outbound { comment "connections that went to Envoy" }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
@@ -28,55 +29,31 @@ func (m Machine) Watch(ctx context.Context, ready func(), report func(text strin
 	}
 	defer deletions.Close()
 	defer context.AfterFunc(ctx, func() { _ = deletions.Close() })() // unblocks next
-	const done = "the confirmed rules are installed"
 	installed, err := m.Boot(ctx)
-	switch {
-	case err != nil:
-		report(err.Error())
-	case installed:
-		report(done)
-	default:
+	if err == nil && !installed {
 		report("no rules are confirmed")
 	}
 	ready()
-	retry(ctx, err, m.Boot, report, done)
-	for {
-		if err := deletions.next(); ctx.Err() != nil {
-			return nil
-		} else if err != nil {
+	for last := ""; ctx.Err() == nil; installed, err = m.restore(ctx) {
+		text := ""
+		if err != nil {
+			text = err.Error()
+		} else if installed {
+			text = "the confirmed rules are installed"
+		}
+		if text != "" && (installed || text != last) {
+			report(text)
+		}
+		last = text
+		if err != nil {
+			task.Sleep(ctx, retryPause)
+			continue
+		}
+		if err := deletions.next(); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("watch nftables: %w", err)
 		}
-		const done = "another program deleted the rules, as \"nft flush ruleset\" does: they are installed again"
-		restored, err := m.restore(ctx)
-		if err != nil {
-			report("another program deleted the rules: " + err.Error())
-		} else if restored {
-			report(done)
-		}
-		retry(ctx, err, m.restore, report, done)
 	}
-}
-
-// retry calls install until it succeeds or ctx ends. err is the result of the attempt before; nil:
-// retry does nothing. done is the report of a success.
-func retry(ctx context.Context, err error, install func(context.Context) (bool, error), report func(string),
-	done string) {
-	for err != nil {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(retryPause):
-		}
-		before := err.Error()
-		var installed bool
-		installed, err = install(ctx)
-		switch {
-		case installed:
-			report(done)
-		case err != nil && err.Error() != before:
-			report(err.Error())
-		}
-	}
+	return nil
 }
 
 // restore installs the confirmed rules if their table or InstalledFile does not exist. After an

@@ -16,7 +16,7 @@ import (
 // Settings limit what the WorkloadGroup may check on this machine.
 type Settings struct {
 	// AllowGroupExec lets the group's probe run a command on this machine, as the agent's user:
-	// whoever may write the group can then do here what that user can.
+	// everyone who can write the group can then run programs as that user.
 	AllowGroupExec bool `yaml:"allowGroupExec"`
 	// CheckPorts makes the agent check each second whether the workload's ports are served. If the
 	// group has no probe, that is the application's health.

@@ -52,7 +52,7 @@ func TestProbeThresholds(t *testing.T) {
 	}
 }
 
-// Each method tells a healthy application from an unhealthy one, and ends at its timeout.
+// Each method distinguishes a healthy application from an unhealthy one, and ends at its timeout.
 func TestProbeMethods(t *testing.T) {
 	t.Parallel()
 	var answer atomic.Int64

@@ -119,8 +119,9 @@ func served(err error) (registry.PortState, error) {
 // connectTimeout bounds the check of one port.
 const connectTimeout = 300 * time.Millisecond
 
-// connects returns an error if nobody accepts connections at an address. A timeout is no error: the
-// kernel refuses connections where nobody listens, and drops them while a listener's queue is full.
+// connects returns an error if no program accepts connections at an address. A timeout is no error:
+// the kernel refuses connections to a port without a listener, and drops them while a listener's
+// queue is full.
 func connects(ctx context.Context, network, address string) error {
 	d := net.Dialer{Timeout: connectTimeout}
 	conn, err := d.DialContext(ctx, network, address)

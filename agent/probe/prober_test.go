@@ -111,7 +111,7 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// Whatever a control plane tells: a probe never runs a command, nor asks another host, where the
+// Whatever a control plane sends: a probe never runs a command, nor asks another host, where the
 // settings do not let it.
 func FuzzGroupProbe(f *testing.F) {
 	for _, p := range []*networking.ReadinessProbe{{}, httpProbe("db.test", "/x"), httpProbe("", "/\u009b2J"),
@@ -152,8 +152,8 @@ func FuzzGroupProbe(f *testing.F) {
 	})
 }
 
-// following is a prober that runs in the bubble of a synctest. The test tells it the group's probes
-// and makes the application well or not.
+// following is a prober that runs in the bubble of a synctest. The test sends it the group's probes
+// and makes the application healthy or not.
 type following struct {
 	t       *testing.T
 	prober  *Prober
@@ -218,8 +218,8 @@ func (x *following) wants(what string, d time.Duration, want ...Health) {
 }
 
 // The group's probe holds. Nothing is reported before it is known whether there is one; an edit
-// takes nobody out of the endpoints by itself; a probe that vanishes leaves the workload well; an
-// equal probe changes nothing.
+// alone removes no endpoint; a probe that vanishes leaves the workload well; an equal probe changes
+// nothing.
 func TestProberFollowsGroup(t *testing.T) {
 	t.Parallel()
 	well, no := Health{Healthy: true}, "no"
@@ -262,8 +262,8 @@ func TestProberFollowsGroup(t *testing.T) {
 	})
 }
 
-// A probe that is refused keeps a workload out of the endpoints only where there is none to go on
-// with, and says so.
+// A refused probe keeps a workload out of the endpoints only if there is no earlier probe, and is
+// reported.
 func TestProberRefusesGroup(t *testing.T) {
 	t.Parallel()
 	state := func(x *following, refused bool, by string) {

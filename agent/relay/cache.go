@@ -103,7 +103,7 @@ func (c *cache) reply(typeURL string, wanted func(name string) bool) (r *ads.Rep
 func (c *cache) read(typeURL string) (*ads.Reply, error) {
 	r, _ := c.reply(typeURL, everything)
 	r.Nonce = "cache" // ReadReply requires one
-	return ads.ReadReply(r.Encode(), false, limits())
+	return ads.ReadReply(r.Encode(), false)
 }
 
 // snapshot returns a copy of all types. It shares the resources' bytes, which never change.

@@ -1,22 +1,22 @@
 package relay
 
 import (
-	"bufio"
 	"bytes"
-	"crypto/sha256"
+	"compress/gzip"
 	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/readfile"
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
-// The cache file is fileMagic, a fileContent in gob, and the SHA-256 of both.
-const fileMagic = "ashore-agent cache 2\n"
+// fileVersion is the version of the content. The cache file is a fileContent in gob, in gzip for its
+// checksum.
+const fileVersion = 3
 
 const (
 	// maxFile is the maximum size of the file, in bytes.
@@ -27,6 +27,7 @@ const (
 
 // fileContent is the content of a cache file.
 type fileContent struct {
+	Version int
 	// Owner identifies the workload: node, identity and group.
 	Owner string
 	// Confirmed is when a control plane last confirmed the content.
@@ -37,18 +38,12 @@ type fileContent struct {
 // save writes the cache atomically to a file with mode 0600.
 func (c *cache) save(path, owner string, confirmed time.Time) error {
 	err := wholefile.WriteFrom(path, func(w io.Writer) error {
-		sum, out := sha256.New(), bufio.NewWriter(w)
-		both := io.MultiWriter(out, sum)
-		if _, err := io.WriteString(both, fileMagic); err != nil {
+		out, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
+		if err != nil {
 			return err
 		}
-		if err := gob.NewEncoder(both).Encode(fileContent{owner, confirmed.UTC(), c.snapshot()}); err != nil {
-			return err
-		}
-		if _, err := out.Write(sum.Sum(nil)); err != nil {
-			return err
-		}
-		return out.Flush()
+		err = gob.NewEncoder(out).Encode(fileContent{fileVersion, owner, confirmed.UTC(), c.snapshot()})
+		return errors.Join(err, out.Close())
 	})
 	if err != nil {
 		return fmt.Errorf("write the cache of the configuration: %w", err)
@@ -58,14 +53,7 @@ func (c *cache) save(path, owner string, confirmed time.Time) error {
 
 // load reads the cache file of an owner. Errors: fs.ErrNotExist, or why the file is not used.
 func load(path, owner string, now time.Time, maxAge time.Duration) (*cache, time.Time, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	if info.Size() > maxFile {
-		return nil, time.Time{}, fmt.Errorf("it has %d bytes, at most %d are read", info.Size(), maxFile)
-	}
-	raw, err := os.ReadFile(path)
+	raw, _, err := readfile.Read(path, maxFile)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -85,16 +73,16 @@ func load(path, owner string, now time.Time, maxAge time.Duration) (*cache, time
 
 // decodeFile decodes a cache file.
 func decodeFile(raw []byte) (*fileContent, error) {
-	body, ok := bytes.CutPrefix(raw, []byte(fileMagic))
-	if !ok || len(body) < sha256.Size {
-		return nil, errors.New("it is not a cache of this version of ashore-agent, or it is cut short")
+	in, err := gzip.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		return nil, fmt.Errorf("it is damaged: %w", err)
 	}
-	body = body[:len(body)-sha256.Size]
-	if sum := sha256.Sum256(raw[:len(fileMagic)+len(body)]); !bytes.HasSuffix(raw, sum[:]) {
-		return nil, errors.New("it is damaged")
-	}
+	body, err := io.ReadAll(io.LimitReader(in, maxFile)) // at its end the checksum is compared
 	content := &fileContent{}
-	if err := gob.NewDecoder(bytes.NewReader(body)).Decode(content); err != nil {
+	if err == nil {
+		err = gob.NewDecoder(bytes.NewReader(body)).Decode(content)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("it is damaged: %w", err)
 	}
 	return content, nil
@@ -104,6 +92,8 @@ func decodeFile(raw []byte) (*fileContent, error) {
 func (h *fileContent) check(owner string, now time.Time, maxAge time.Duration) error {
 	at := h.Confirmed.UTC().Format(time.RFC3339)
 	switch age := now.Sub(h.Confirmed); {
+	case h.Version != fileVersion:
+		return fmt.Errorf("its form is %d, this agent knows %d", h.Version, fileVersion)
 	case h.Owner != owner:
 		return fmt.Errorf("it is of %.300q, this workload is %q", h.Owner, owner)
 	case age < -maxClockError:

@@ -2,7 +2,8 @@ package relay
 
 import (
 	"bytes"
-	"crypto/sha256"
+	"compress/gzip"
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,7 +27,7 @@ func filled(t testing.TB) *cache {
 		for _, res := range resources {
 			raw = append(raw, res.Entry()...)
 		}
-		r, err := ads.ReadReply(raw, false, limits())
+		r, err := ads.ReadReply(raw, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,8 +70,8 @@ func TestCacheFile(t *testing.T) {
 	}
 }
 
-// A file that was damaged, cut short, belongs to somebody else, or is of a wrong time is refused
-// with the reason.
+// A file that is damaged, truncated, of another workload, or of a wrong time is refused with the
+// reason.
 func TestCacheFileRefused(t *testing.T) {
 	t.Parallel()
 	path, now := filepath.Join(t.TempDir(), "cache"), time.Now()
@@ -87,16 +88,15 @@ func TestCacheFileRefused(t *testing.T) {
 		now   time.Time
 		want  string
 	}{
-		"of another":      {good, "you", now, `it is of "me", this workload is "you"`},
-		"too old":         {good, "me", now.Add(2 * time.Hour), "it is too old"},
-		"from the future": {good, "me", now.Add(-time.Hour), "set the clock"},
-		"empty":           {nil, "me", now, "cut short"},
-		"another format": {append([]byte("ashore-agent cache 9\n"), good[len(fileMagic):]...), "me", now,
-			"not a cache of this version"},
+		"of another":        {good, "you", now, `it is of "me", this workload is "you"`},
+		"too old":           {good, "me", now.Add(2 * time.Hour), "it is too old"},
+		"from the future":   {good, "me", now.Add(-time.Hour), "set the clock"},
+		"empty":             {nil, "me", now, "damaged"},
+		"another format":    {sealed(t, fileContent{Version: 9}), "me", now, "its form is 9"},
 		"with more":         {append(bytes.Clone(good), 0), "me", now, "damaged"},
 		"cut in the middle": {good[:len(good)/2], "me", now, "damaged"},
 	}
-	for i := len(fileMagic); i < len(good); i += 7 {
+	for i := 10; i < len(good); i += 7 {
 		flipped := bytes.Clone(good)
 		flipped[i] ^= 4
 		c := cases["with more"]
@@ -116,19 +116,11 @@ func TestCacheFileRefused(t *testing.T) {
 
 // Whatever a file holds, reading it ends in a cache or an error.
 func FuzzCacheFile(f *testing.F) {
-	path := filepath.Join(f.TempDir(), "cache")
-	if err := filled(f).save(path, "me", time.Now()); err != nil {
-		f.Fatal(err)
-	}
-	good, err := os.ReadFile(path)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(good[len(fileMagic) : len(good)-32])
+	f.Add(sealed(f, fileContent{fileVersion, "me", time.Now(), filled(f).snapshot()}))
 	f.Add([]byte{2, '{', '}'})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f})
 	f.Fuzz(func(t *testing.T, content []byte) {
-		c, err := decodeFile(sealed(content)) // its checksum is right
+		c, err := decodeFile(content)
 		if (c == nil) == (err == nil) {
 			t.Fatalf("%v, %v", c, err)
 		}
@@ -136,8 +128,12 @@ func FuzzCacheFile(f *testing.F) {
 }
 
 // sealed is a file with that content.
-func sealed(content []byte) []byte {
-	raw := append([]byte(fileMagic), content...)
-	sum := sha256.Sum256(raw)
-	return append(raw, sum[:]...)
+func sealed(t testing.TB, content fileContent) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if err := errors.Join(gob.NewEncoder(w).Encode(content), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
 }

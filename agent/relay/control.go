@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -24,11 +25,8 @@ const (
 // bypassedPorts is a key of the ProxyConfig's proxyMetadata. Its value is Status.Bypassed.
 const bypassedPorts = "ASHORE_BYPASSED_PORTS"
 
-// retryRejected is the interval at which rejected resources are requested again. The reason, such
-// as a full disk, may be gone.
-const retryRejected = time.Minute
-
-// control runs the control stream of a link until one of them ends, and returns the reason.
+// control runs the control stream of a link until one of them ends, and returns the reason. The link
+// is used from the first answer.
 func (r *Relay) control(l *link) error {
 	u, err := l.open()
 	if err != nil {
@@ -38,9 +36,16 @@ func (r *Relay) control(l *link) error {
 	for _, a := range r.controlAsks() {
 		u.send(a.Encode())
 	}
-	retry := time.NewTicker(r.cfg.retryRejected)
-	defer retry.Stop()
-	rejected := map[string][]string{} // names by type
+	silent := time.After(answerTimeout)
+	accept := func() {
+		if l.used.IsZero() {
+			l.used, silent = time.Now(), nil
+			r.use(l, nil)
+		}
+	}
+	if r.cfg.Plaintext {
+		accept()
+	}
 	var sent *health
 	for {
 		r.mu.Lock()
@@ -52,31 +57,22 @@ func (r *Relay) control(l *link) error {
 		}
 		select {
 		case <-l.ctx.Done():
-			return l.ctx.Err()
+			return context.Cause(l.ctx)
+		case <-r.cfg.Renewed:
+			return errRenewed
+		case <-silent:
+			return fmt.Errorf("it accepts the connection and does not answer within %s", answerTimeout)
 		case <-changed:
-		case <-retry.C:
-			for typeURL, names := range rejected {
-				u.send((&ads.Ask{TypeURL: typeURL, Subscribe: names}).Encode())
-			}
 		case raw, ok := <-u.responses:
 			if !ok {
-				return u.err
+				return *u.err
 			}
-			reply, err := ads.ReadReply(raw, false, limits())
+			reply, err := ads.ReadReply(raw, false)
 			if err != nil {
 				return err
 			}
-			answer := r.take(reply)
-			delete(rejected, reply.TypeURL)
-			if answer.Rejected != nil {
-				rejected[reply.TypeURL] = nameList(reply)
-			}
-			u.send(answer.Encode())
-			select {
-			case <-l.accepted:
-			default:
-				close(l.accepted)
-			}
+			u.send(r.take(reply).Encode())
+			accept()
 		}
 	}
 }
@@ -90,9 +86,9 @@ func (r *Relay) controlAsks() []*ads.Ask {
 		asks = append(asks, &ads.Ask{TypeURL: probeType, Subscribe: all})
 	}
 	if r.cfg.SetNames != nil {
-		held, _ := r.cache.reply(namesType, everything)
+		cached, _ := r.cache.reply(namesType, everything)
 		claims := map[string]string{}
-		for _, it := range held.Items {
+		for _, it := range cached.Items {
 			claims[it.Name] = it.Version
 		}
 		asks = append(asks, &ads.Ask{TypeURL: namesType, Subscribe: all, Claims: claims})
@@ -165,7 +161,7 @@ func readRoots(reply *ads.Reply) (pem []string, bypassed string, err error) {
 // probe: the group may be missing for a moment, or the control plane may not support probes.
 func (r *Relay) applyProbe(reply *ads.Reply) error {
 	if len(reply.Items) == 0 {
-		if held, _ := r.cache.reply(probeType, everything); len(held.Items) > 0 {
+		if cached, _ := r.cache.reply(probeType, everything); len(cached.Items) > 0 {
 			return nil
 		}
 		return r.cfg.SetProbe(nil)
@@ -186,26 +182,17 @@ func (r *Relay) applyProbe(reply *ads.Reply) error {
 // ones.
 func (r *Relay) restoreControl() {
 	for _, typeURL := range []string{rootsType, probeType, namesType} {
-		held, err := r.cache.read(typeURL)
+		cached, err := r.cache.read(typeURL)
 		switch {
-		case err != nil || len(held.Items) == 0:
+		case err != nil || len(cached.Items) == 0:
 		case typeURL == rootsType:
-			_, r.bypassed, err = readRoots(held)
+			_, r.bypassed, err = readRoots(cached)
 		case typeURL == probeType && r.cfg.SetProbe == nil, typeURL == namesType && r.cfg.SetNames == nil:
 		default:
-			err = r.apply(held)
+			err = r.apply(cached)
 		}
 		if err != nil {
 			r.log.Warn("cached resource rejected", "type", shortType(typeURL), "error", err)
 		}
 	}
-}
-
-// nameList returns the names of the resources in a response.
-func nameList(r *ads.Reply) []string {
-	names := make([]string, 0, len(r.Items))
-	for _, it := range r.Items {
-		names = append(names, it.Name)
-	}
-	return names
 }

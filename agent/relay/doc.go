@@ -9,9 +9,6 @@
 //   - one stream for each stream of Envoy (a session).
 //
 // The cache has what Envoy acknowledged, in memory and in one file. While no control plane can be
-// reached, the cache answers Envoy. When a link returns, a session subscribes again and claims the
-// versions that Envoy has, so that the control plane sends only differences.
-//
-// A resource that was sent and not acknowledged is claimed with an impossible version. Envoy may
-// have it or not, so the control plane has to send or remove it again.
+// reached, the cache answers Envoy. When a link ends or begins, the sessions end. Envoy opens new
+// streams and claims the versions that it has, so that the control plane sends only differences.
 package relay

@@ -37,19 +37,23 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 // receiver is the receiving end of a stream.
 type receiver interface{ RecvMsg(any) error }
 
-// receive sends the messages of a stream to frames until the stream ends or stop is closed. Then it
-// sets err and closes frames.
-func receive(stream receiver, stop <-chan struct{}, frames chan<- []byte, err *error) {
-	defer close(frames)
-	for {
-		f := &Frame{}
-		if *err = stream.RecvMsg(f); *err != nil {
-			return
+// receive returns a channel with the messages of a stream. It is closed when the stream ends or stop
+// is closed. Then err has the reason.
+func receive(stream receiver, stop <-chan struct{}) (messages <-chan []byte, err *error) {
+	out, err := make(chan []byte), new(error)
+	go func() {
+		defer close(out)
+		for {
+			f := &Frame{}
+			if *err = stream.RecvMsg(f); *err != nil {
+				return
+			}
+			select {
+			case out <- f.Data:
+			case <-stop:
+				return
+			}
 		}
-		select {
-		case frames <- f.Data:
-		case <-stop:
-			return
-		}
-	}
+	}()
+	return out, err
 }

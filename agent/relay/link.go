@@ -19,8 +19,6 @@ import (
 const (
 	// firstBackoff and lastBackoff bound the back-off once all addresses failed.
 	firstBackoff, lastBackoff = 500 * time.Millisecond, 30 * time.Second
-	// refusedBackoff bounds it if a control plane refuses the workload.
-	refusedBackoff = 10 * time.Second
 	// steadyLink is how long a connection has to last to reset the back-off.
 	steadyLink = 10 * time.Second
 	// answerTimeout is the maximum time for the first answer of a control plane.
@@ -32,27 +30,39 @@ const (
 	maxResponse = 1 << 30
 )
 
-// link is a connection to one control plane. It ends with the first stream that fails.
+// link is a verified connection to one control plane. It ends with the first stream that fails.
 type link struct {
 	address string           // immutable
 	conn    *grpc.ClientConn // immutable
-	opened  time.Time        // immutable
 
-	ctx      context.Context         // ends with the link; its cause says why
-	fail     context.CancelCauseFunc // ends the link
-	accepted chan struct{}           // closed when the control plane answered
-	ended    chan struct{}           // closed when the control stream has ended
+	ctx  context.Context         // ends with the link; its cause says why
+	fail context.CancelCauseFunc // ends the link
+	used time.Time               // when the control plane answered; zero: not yet
 }
 
-// connectLoop keeps a link to one of the control planes. When the link fails, it tries the next
-// address, with a back-off once all failed.
+// connectLoop keeps a link to one of the control planes. When it fails, it tries the next address,
+// with a back-off once all failed.
 func (r *Relay) connectLoop(ctx context.Context) error {
-	var current *link
-	defer func() { r.use(nil, nil); current.close() }()
-	addresses, next, failures := r.cfg.Addresses, rand.IntN(len(r.cfg.Addresses)), 0
+	addresses, failures := r.cfg.Addresses, 0
 	logged := map[string]string{} // the last error by address
-	retry := time.After(0)
-	failed := func(address string, err error) {
+	for next := rand.IntN(len(addresses)); ; next = (next + 1) % len(addresses) {
+		address := addresses[next]
+		used, err := r.connect(ctx, address)
+		for ctx.Err() == nil && errors.Is(err, errRenewed) {
+			r.log.Debug("the certificate was renewed: connecting again")
+			used, err = r.connect(ctx, address)
+		}
+		if ctx.Err() != nil {
+			r.use(nil, nil)
+			return nil
+		}
+		r.use(nil, err)
+		if !used.IsZero() {
+			clear(logged)
+			if time.Since(used) >= steadyLink {
+				failures = 0
+			}
+		}
 		if r.cfg.Refused != nil && status.Code(err) == codes.Unauthenticated {
 			r.cfg.Refused()
 		}
@@ -61,56 +71,23 @@ func (r *Relay) connectLoop(ctx context.Context) error {
 		}
 		logged[address] = err.Error()
 		failures++
-		next = (next + 1) % len(addresses)
-		retry = time.After(backoff(failures, len(addresses), refuses(err)))
-	}
-	for {
-		var lost <-chan struct{}
-		if current != nil {
-			lost = current.ctx.Done()
-		}
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-lost:
-			err := StreamError(current.address, context.Cause(current.ctx))
-			r.use(nil, err)
-			current.close()
-			if time.Since(current.opened) >= steadyLink {
-				failures = 0
-			}
-			address := current.address
-			current = nil
-			failed(address, err)
-			continue
-		case <-retry:
 		case <-r.cfg.Renewed:
-			r.log.Debug("the certificate was renewed: connecting again")
-		}
-		l, err := r.connect(ctx, addresses[next])
-		switch {
-		case ctx.Err() != nil:
-			l.close()
-			return nil
-		case err != nil:
-			if current == nil {
-				r.use(nil, err)
-			}
-			failed(addresses[next], err)
-		default:
-			r.use(l, nil)
-			current.close()
-			current, retry = l, nil
-			clear(logged)
+		case <-time.After(backoff(failures, len(addresses))):
 		}
 	}
 }
 
-// connect opens a link and waits until the control plane has answered. Errors name the address.
-func (r *Relay) connect(ctx context.Context, address string) (*link, error) {
+// errRenewed ends a link whose certificate was renewed.
+var errRenewed = errors.New("the certificate was renewed")
+
+// connect opens a link and runs its control stream until it ends. used is when the control plane
+// answered; zero: it did not. Errors name the address.
+func (r *Relay) connect(ctx context.Context, address string) (used time.Time, err error) {
 	raw, err := r.cfg.Dial(ctx, address)
 	if err != nil {
-		return nil, err
+		return used, err
 	}
 	conn, err := NewClient(address, raw,
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(Codec()), grpc.MaxCallRecvMsgSize(maxResponse)),
@@ -118,29 +95,17 @@ func (r *Relay) connect(ctx context.Context, address string) (*link, error) {
 		grpc.WithIdleTimeout(0),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingTime, Timeout: pingTimeout}))
 	if err != nil {
-		return nil, err
+		return used, err
 	}
-	l := &link{address: address, conn: conn, opened: time.Now(),
-		accepted: make(chan struct{}), ended: make(chan struct{})}
+	l := &link{address: address, conn: conn}
 	l.ctx, l.fail = context.WithCancelCause(ctx)
-	go func() {
-		defer close(l.ended)
-		l.fail(r.control(l))
-	}()
-	if r.cfg.Plaintext {
-		return l, nil
+	err = r.control(l)
+	l.fail(err)
+	_ = conn.Close() // fails only when it is closed already
+	if errors.Is(err, errRenewed) {
+		return l.used, err
 	}
-	timeout := time.NewTimer(answerTimeout)
-	defer timeout.Stop()
-	select {
-	case <-l.accepted:
-		return l, nil
-	case <-l.ctx.Done():
-	case <-timeout.C:
-		l.fail(fmt.Errorf("it accepts the connection and does not answer within %s", answerTimeout))
-	}
-	l.close()
-	return nil, StreamError(address, context.Cause(l.ctx))
+	return l.used, StreamError(address, err)
 }
 
 // NewClient returns a gRPC client over one verified connection, which it owns, also after an error.
@@ -164,16 +129,6 @@ func NewClient(address string, raw net.Conn, options ...grpc.DialOption) (*grpc.
 	return conn, nil
 }
 
-// close ends a link, which may be nil.
-func (l *link) close() {
-	if l == nil {
-		return
-	}
-	l.fail(errors.New("it is not used any more"))
-	<-l.ended
-	_ = l.conn.Close() // fails only when it is closed already
-}
-
 // use makes l the link in use. Nil: there is none, because of err.
 func (r *Relay) use(l *link, err error) {
 	r.mu.Lock()
@@ -187,27 +142,17 @@ func (r *Relay) use(l *link, err error) {
 	}
 	r.link, r.confirmed = l, confirmed
 	if l != nil {
-		r.fromFile = time.Time{}
 		r.log.Info("connected to the control plane", "address", l.address)
 	}
 	r.broadcast()
 }
 
-// refuses reports whether a control plane refuses the workload.
-func refuses(err error) bool {
-	code := status.Code(err)
-	return code == codes.Unauthenticated || code == codes.PermissionDenied
-}
-
 // backoff returns the wait after a number of failures in a row. It doubles each time that all
 // addresses failed, and is random, so that agents do not reconnect all at once.
-func backoff(failures, addresses int, refused bool) time.Duration {
-	bound, longest := firstBackoff, lastBackoff
-	if refused {
-		longest = refusedBackoff
-	}
+func backoff(failures, addresses int) time.Duration {
+	bound := firstBackoff
 	for range (failures - 1) / addresses {
-		bound = min(2*bound, longest)
+		bound = min(2*bound, lastBackoff)
 	}
 	return bound/4 + rand.N(bound*3/4)
 }
@@ -250,12 +195,11 @@ type upstream struct {
 	stream grpc.ClientStream // immutable
 	cancel context.CancelFunc
 
-	responses chan []byte // written and closed by receive
-	err       error       // readable once responses is closed
-	opened    bool        // the first request, which has the node, was sent
+	responses <-chan []byte // closed when the stream has ended
+	err       *error        // readable once responses is closed
 }
 
-// open opens a stream. It ends with ctx and with the link.
+// open opens a stream. It ends with the link.
 func (l *link) open() (*upstream, error) {
 	ctx, cancel := context.WithCancel(l.ctx)
 	stream, err := l.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true},
@@ -264,8 +208,8 @@ func (l *link) open() (*upstream, error) {
 		cancel()
 		return nil, err
 	}
-	u := &upstream{link: l, stream: stream, cancel: cancel, responses: make(chan []byte)}
-	go receive(stream, ctx.Done(), u.responses, &u.err)
+	u := &upstream{link: l, stream: stream, cancel: cancel}
+	u.responses, u.err = receive(stream, ctx.Done())
 	return u, nil
 }
 

@@ -72,7 +72,7 @@ func startPlane(t *testing.T, address string, resources ...*resource.Resource) *
 	p := &plane{address: address, mesh: xdstest.NewMesh(), metrics: prometheus.NewRegistry()}
 	var err error
 	if p.server, err = xds.New(xds.Config{Generator: p.mesh, Log: testlog.New(t).Named(address),
-		Registerer: p.metrics}); err != nil {
+		Registerer: p.metrics, RemovalWait: time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	p.publish(resources...)

@@ -19,7 +19,6 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/task"
-	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
 // Config is the configuration of a Relay. Node, Addresses, Dial, SetRoots and Log are required.
@@ -34,15 +33,14 @@ type Config struct {
 	// Plaintext says that Dial does not verify the server. A connection is then used at once,
 	// because a control plane without an authority may send nothing on the control stream.
 	Plaintext bool
-	// Renewed signals that Dial would use another certificate. The relay opens a new connection,
-	// and closes the old one when the new one is in use.
+	// Renewed signals that Dial would use another certificate. The relay connects again.
 	Renewed <-chan struct{}
 	// Refused is called when a verified control plane does not accept the certificate. It must not
 	// block. Nil: not called.
 	Refused func()
 
-	// SetRoots receives the roots of the mesh in PEM. An error is a rejection: the roots are
-	// requested again after a minute.
+	// SetRoots receives the roots of the mesh in PEM, again with each connection. An error is a
+	// rejection.
 	SetRoots func(pem []string) error
 	// SetProbe receives the probe of the workload's group, even if it is unchanged. The probe is
 	// empty if the group has none, and nil if the control plane sends none. SetProbe must not
@@ -57,13 +55,11 @@ type Config struct {
 	// Owner identifies the workload. A cache file of another owner is not used.
 	Owner string
 	// MaxAge is the maximum age of a configuration that no control plane confirmed. An older cache
-	// file is not used; an older configuration in use is reported. Zero means 24h.
+	// file is not used. Zero means 24h.
 	MaxAge time.Duration
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 	Log hclog.Logger
-
-	pruneGap, retryRejected time.Duration // zero: the constants of these names; for tests
 }
 
 const (
@@ -75,11 +71,9 @@ const (
 	freeDelay = 10 * time.Second
 	// saveRetry is the pause after a failed write.
 	saveRetry = 30 * time.Second
-	// maxNames is the maximum number of names in a request or response.
+	// maxNames is the maximum number of names of a subscription.
 	maxNames = 200_000
 )
-
-func limits() ads.Limits { return ads.Limits{Names: maxNames} }
 
 // Relay relays between Envoy and the control plane. Safe for concurrent use.
 type Relay struct {
@@ -91,15 +85,15 @@ type Relay struct {
 	applying sync.Mutex // held while a Set function of cfg is called
 
 	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced when one of the next three fields changes
+	changed  chan struct{} // closed and replaced when link or health changes
 	link     *link         // in use; nil: none
 	health   *health       // nil: not reported yet
 	sessions []*session    // oldest first; only the newest writes to the cache
+	rejected rejected      // of all sessions
 
 	since       time.Time // since link is as it is
 	lastErr     string    // why there is no link
 	confirmed   time.Time // when a control plane last confirmed the cache, while there is no link; zero: never
-	fromFile    time.Time // as confirmed, while the cache is the file's; zero: it is not
 	fileRefused string    // why the file was not used
 	fileErr     string    // why the file cannot be written
 	bypassed    string    // see Status
@@ -114,7 +108,6 @@ type health struct {
 // New makes a relay and reads the cache file. If the file cannot be used, Status says why.
 func New(c Config) (*Relay, error) {
 	c.MaxAge = cmp.Or(c.MaxAge, defaultMaxAge)
-	c.pruneGap, c.retryRejected = cmp.Or(c.pruneGap, pruneGap), cmp.Or(c.retryRejected, retryRejected)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -123,7 +116,7 @@ func New(c Config) (*Relay, error) {
 		return nil, fmt.Errorf("encode node: %w", err)
 	}
 	r := &Relay{cfg: c, log: c.Log.Named("xds"), node: node, cache: newCache(),
-		changed: make(chan struct{}), since: c.Now()}
+		rejected: rejected{}, changed: make(chan struct{}), since: c.Now()}
 	if c.CacheFile != "" {
 		r.restore()
 	}
@@ -141,7 +134,7 @@ func (r *Relay) restore() {
 		r.log.Warn("the cached configuration is not used", "path", r.cfg.CacheFile, "reason", err)
 		return
 	}
-	r.cache, r.confirmed, r.fromFile = c, confirmed, confirmed
+	r.cache, r.confirmed = c, confirmed
 	r.restoreControl()
 	r.log.Info("starting with the cached configuration", "confirmed", confirmed.UTC().Format(time.RFC3339))
 }
@@ -189,12 +182,6 @@ func (r *Relay) lastConfirmed() time.Time {
 	return r.confirmed
 }
 
-// old reports whether the configuration is older than MaxAge. r.mu is held.
-func (r *Relay) old() bool {
-	at := r.lastConfirmed()
-	return !at.IsZero() && r.cfg.Now().Round(0).Sub(at) > r.cfg.MaxAge
-}
-
 // saveLoop writes the cache file after changes, regularly while a control plane confirms it, and at
 // the end.
 func (r *Relay) saveLoop(ctx context.Context) error {
@@ -213,6 +200,7 @@ func (r *Relay) saveLoop(ctx context.Context) error {
 				due = time.After(max(saveDelay, time.Until(last.Add(saveGap))))
 			}
 		case <-confirm.C:
+			r.prune()
 			if due == nil && r.Status().Connected != "" {
 				r.save()
 			}
@@ -226,6 +214,21 @@ func (r *Relay) saveLoop(ctx context.Context) error {
 			debug.FreeOSMemory() // otherwise the peak memory is returned only after minutes
 		}
 	}
+}
+
+// prune drops from the cache what Envoy does not have and an earlier Envoy had. It does nothing while
+// the cache serves Envoy.
+func (r *Relay) prune() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.sessions) == 0 || r.sessions[len(r.sessions)-1].link == nil {
+		return
+	}
+	subs := r.sessions[len(r.sessions)-1].subs
+	r.cache.retain(func(typeURL, name string) bool {
+		sub := subs[typeURL]
+		return sub == nil || len(sub.has) == 0 || contains(sub.has, name) // empty: not answered yet
+	})
 }
 
 // save writes the cache file. Status has the error, and a new error is logged.
@@ -257,13 +260,8 @@ type Status struct {
 	Since     time.Time `json:"since"`
 	// Trouble is why there is no connection; empty when there is one.
 	Trouble string `json:"trouble,omitempty"`
-	// CachedAt is when the configuration was confirmed, while it comes from the cache file. Zero:
-	// it comes from a control plane.
-	CachedAt time.Time `json:"copyFrom,omitzero"`
-	// Confirmed is when a control plane last confirmed the configuration; zero: never. Old says
-	// that this is longer ago than MaxAge.
+	// Confirmed is when a control plane last confirmed the configuration; zero: never.
 	Confirmed time.Time `json:"confirmed,omitzero"`
-	Old       bool      `json:"old,omitempty"`
 	// CacheRefused is why the cache file was not used, and CacheError why it cannot be written.
 	CacheRefused string `json:"copyRefused,omitempty"`
 	CacheError   string `json:"copyError,omitempty"`
@@ -274,21 +272,14 @@ type Status struct {
 	Bypassed string `json:"bypassed,omitempty"`
 }
 
-// Limits of Status.Rejected: Envoy may reject everything.
-const maxRejected, maxRejectedText = 10, 1 << 10
-
 // Status returns the current state.
 func (r *Relay) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := Status{Since: r.since, Trouble: r.lastErr, Confirmed: r.lastConfirmed(), CachedAt: r.fromFile,
+	s := Status{Since: r.since, Trouble: r.lastErr, Confirmed: r.lastConfirmed(), Rejected: r.rejected.list(),
 		CacheRefused: r.fileRefused, CacheError: r.fileErr, Bypassed: r.bypassed}
 	if r.link != nil {
 		s.Connected, s.Trouble = r.link.address, ""
-	}
-	s.Old = r.old()
-	if n := len(r.sessions); n > 0 {
-		s.Rejected = r.sessions[n-1].rejected()
 	}
 	return s
 }

@@ -31,14 +31,14 @@ func CPUSeconds(pid int) (float64, error) {
 	return total / 1e9, nil
 }
 
-// MemoryMB is a field of a process's status in megabytes: VmRSS now, VmHWM at its peak.
-func MemoryMB(pid int, field string) (float64, error) {
+// PeakMB is the memory of a process at its peak, in megabytes.
+func PeakMB(pid int) (float64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, fmt.Errorf("memory of the server: %w", err)
 	}
 	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, field+":"); ok {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
 			kb, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
 			if err != nil {
 				return 0, fmt.Errorf("memory of the server: %w", err)
@@ -46,5 +46,5 @@ func MemoryMB(pid int, field string) (float64, error) {
 			return kb / 1024, nil
 		}
 	}
-	return 0, fmt.Errorf("memory of the server: /proc/%d/status has no %s", pid, field)
+	return 0, fmt.Errorf("memory of the server: /proc/%d/status has no VmHWM", pid)
 }

@@ -16,6 +16,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -101,15 +102,13 @@ func TestRunOnFloor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for typ, n := range rec.Sizes() {
-		if got := again.Sizes()[typ]; got != n {
-			t.Errorf("recorded %d bytes of %s from the floor, it has %d", got, typ, n)
-		}
+	if d := cmp.Diff(rec.first, again.first); d != "" {
+		t.Errorf("recorded from the floor (-want +got):\n%s", d)
 	}
 
 	// The eighth change of churn is of service 0, whose assignment is the only one recorded.
 	got, err := Run(t.Context(), RunConfig{Shape: shape, Dir: dir, Addr: addr, PID: os.Getpid(), Proxies: 3,
-		Delta:   true,
+
 		Timeout: 20 * time.Second, Settle: time.Millisecond, Rounds: 2, Churn: 8})
 	if err != nil {
 		t.Fatal(err)
@@ -141,11 +140,12 @@ func TestRunByTLS(t *testing.T) {
 	ours, others := testAuthority(t), testAuthority(t)
 	rec := smallMesh(t, shape)
 	addr := serveFloor(t, rec, dir, ours)
-	if again, err := Record(t.Context(), addr, shape, ours); err != nil ||
-		again.Sizes()[cdsType] != rec.Sizes()[cdsType] {
-		t.Fatalf("recorded %v, %v from the floor, which has %v", again.Sizes(), err, rec.Sizes())
+	if again, err := Record(t.Context(), addr, shape, ours); err != nil {
+		t.Fatal(err)
+	} else if d := cmp.Diff(rec.first, again.first); d != "" {
+		t.Fatalf("recorded from the floor (-want +got):\n%s", d)
 	}
-	cfg := RunConfig{Shape: shape, Dir: dir, Addr: addr, Authority: ours, PID: os.Getpid(), Proxies: 3, Delta: true,
+	cfg := RunConfig{Shape: shape, Dir: dir, Addr: addr, Authority: ours, PID: os.Getpid(), Proxies: 3,
 		Timeout: 20 * time.Second, Settle: time.Millisecond, Rounds: 2}
 	got, err := Run(t.Context(), cfg)
 	if err != nil {
@@ -193,7 +193,7 @@ func TestRunAgainstNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := Run(t.Context(), RunConfig{Shape: shape, Dir: dir, Addr: "127.0.0.1:1", PID: os.Getpid(), Proxies: 2,
-		Delta:   true,
+
 		Timeout: 50 * time.Millisecond, Settle: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestRunAgainstNobody(t *testing.T) {
 func TestCostOfNobody(t *testing.T) {
 	t.Parallel()
 	_, err := CPUSeconds(1 << 30)
-	_, err2 := MemoryMB(1<<30, "VmRSS")
+	_, err2 := PeakMB(1 << 30)
 	if err == nil || err2 == nil {
 		t.Errorf("errors %v and %v, want both", err, err2)
 	}
@@ -242,8 +242,7 @@ func TestShapeIsValid(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte{0x0a, 1, 'v', 0x22, 1, 't'})
 	f.Fuzz(func(_ *testing.T, b []byte) {
-		parse(b, true)
-		parse(b, false)
+		parse(b)
 		assignmentOf(b)
 	})
 }

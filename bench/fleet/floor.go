@@ -136,11 +136,7 @@ func (f *Floor) watch(w *fsnotify.Watcher) error {
 		if err != nil {
 			return fmt.Errorf("changed file: %w", err)
 		}
-		response, err := f.changed(filepath.Base(ev.Name), string(body))
-		if err != nil {
-			return fmt.Errorf("changed file %s: %w", ev.Name, err)
-		}
-		if response != nil {
+		if response := f.changed(filepath.Base(ev.Name), string(body)); response != nil {
 			f.broadcast(response)
 		}
 	}
@@ -148,18 +144,17 @@ func (f *Floor) watch(w *fsnotify.Watcher) error {
 }
 
 // changed is what a changed file must cost; nil if that is nothing.
-func (f *Floor) changed(name, body string) ([]byte, error) {
-	marker := regexp.MustCompile(`marker-[a-z]+-\w+`).FindString(body)
-	switch {
+func (f *Floor) changed(name, body string) []byte {
+	marker := regexp.MustCompile(`marker-[a-z]+-\w+|172\.\d+\.\d+\.\d+`).FindString(body)
+	var i int
+	switch _, err := fmt.Sscanf(name, "svc%d.yaml", &i); {
 	case strings.HasPrefix(name, "policy"):
-		return f.rec.withPolicy(marker)
+		return f.rec.changed(ecdsType, marker, firstPolicy)
 	case strings.HasPrefix(name, "route"):
-		return f.rec.withRoute(marker), nil
+		return f.rec.changed(rdsType, marker, "")
+	case err != nil || marker == "":
+		return nil
 	}
-	var service int
-	ip := regexp.MustCompile(`172\.\d+\.\d+\.\d+`).FindString(body) // which no endpoint had before
-	if n, err := fmt.Sscanf(name, "svc%d.yaml", &service); n != 1 || err != nil || ip == "" {
-		return nil, nil
-	}
-	return f.rec.withEndpoint(service, ip)
+	host := "|" + f.rec.shape.host(i) // the marker is the address of an endpoint of version v1
+	return f.rec.changed(edsType, marker, "|"+host, "|v1"+host)
 }

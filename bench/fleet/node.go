@@ -24,7 +24,7 @@ func newExtensions() []*corev3.Extension {
 }
 
 // node is proxy i: a sidecar beside an endpoint of the mesh.
-func (s Shape) node(i int, extensions []*corev3.Extension) (*corev3.Node, error) {
+func (s Shape) node(i int) (*corev3.Node, error) {
 	svc, ep := i%s.Services, i/s.Services%s.Endpoints
 	ip, ns := s.endpointIP(svc, ep), s.namespace(svc)
 	meta, err := structpb.NewStruct(map[string]any{
@@ -36,10 +36,8 @@ func (s Shape) node(i int, extensions []*corev3.Extension) (*corev3.Node, error)
 		return nil, fmt.Errorf("node of proxy %d: %w", i, err)
 	}
 	return &corev3.Node{
-		Id:            fmt.Sprintf("sidecar~%s~vm%d.%s~%s.svc.cluster.local", ip, i, ns, ns),
-		Cluster:       fmt.Sprintf("svc%d.%s", svc, ns),
-		Metadata:      meta,
-		UserAgentName: "envoy",
-		Extensions:    extensions,
+		Id:       fmt.Sprintf("sidecar~%s~vm%d.%s~%s.svc.cluster.local", ip, i, ns, ns),
+		Cluster:  fmt.Sprintf("svc%d.%s", svc, ns),
+		Metadata: meta,
 	}, nil
 }

@@ -22,7 +22,7 @@ import (
 const (
 	// Envoy's back-off after a lost or refused stream: jittered, doubling.
 	firstBackoff, lastBackoff = 500 * time.Millisecond, 30 * time.Second
-	// maxMessage bounds a response; state of the world sends everything in one.
+	// maxMessage bounds a response.
 	maxMessage = 1 << 30
 	// window lets a response flow without waiting for the reader.
 	window = 1 << 20
@@ -38,18 +38,14 @@ type watch struct {
 
 // proxy is one simulated Envoy. One goroutine runs it.
 type proxy struct {
-	node    *corev3.Node           // set once
-	delta   bool                   // set once
-	tls     *tls.Config            // set once; nil: without TLS
-	refs    *refs                  // set once; shared
-	buffers *sync.Pool             // set once; shared: memory for responses
-	current *atomic.Pointer[watch] // set once; what the fleet waits for now
-	onReady func(time.Duration)    // set once; called when everything asked for has arrived the first time
+	*Simulator                     // set once; shared
+	node       *corev3.Node        // set once
+	tls        *tls.Config         // set once; nil: without TLS
+	onReady    func(time.Duration) // set once; called when everything asked for has arrived the first time
 
 	// the following belong to the goroutine of run
 	started time.Time
 	want    map[string]map[string]bool // type -> names asked for; value: received
-	order   map[string][]string        // type -> names as Envoy lists them, the newest first
 	got     map[string]bool            // types answered at least once
 	hit     *watch                     // the last one that was seen
 
@@ -81,7 +77,7 @@ func (p *proxy) run(ctx context.Context, addr string) {
 
 // connect opens one stream and serves it until it ends.
 func (p *proxy) connect(ctx context.Context, addr string) error {
-	st, conn, err := open(ctx, addr, p.delta, p.tls, p.buffers)
+	st, conn, err := open(ctx, addr, p.tls, &p.buffers)
 	if err != nil {
 		return err
 	}
@@ -96,9 +92,9 @@ func (p *proxy) connect(ctx context.Context, addr string) error {
 	}
 }
 
-// open dials addr, with TLS when there is a configuration for it, and opens a stream of either
-// protocol that carries raw bytes in memory of buffers.
-func open(ctx context.Context, addr string, delta bool, secure *tls.Config, buffers *sync.Pool) (grpc.ClientStream,
+// open dials addr, with TLS when there is a configuration for it, and opens a stream that carries raw
+// bytes in memory of buffers.
+func open(ctx context.Context, addr string, secure *tls.Config, buffers *sync.Pool) (grpc.ClientStream,
 	*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if secure != nil {
@@ -110,11 +106,7 @@ func open(ctx context.Context, addr string, delta bool, secure *tls.Config, buff
 	if err != nil {
 		return nil, nil, fmt.Errorf("dial %s: %w", addr, err)
 	}
-	method := sotwMethod
-	if delta {
-		method = deltaMethod
-	}
-	st, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
+	st, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, deltaMethod)
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("open a stream to %s: %w", addr, err), conn.Close())
 	}
@@ -123,20 +115,9 @@ func open(ctx context.Context, addr string, delta bool, secure *tls.Config, buff
 
 // begin sends the first request of a stream: clusters, with the node.
 func (p *proxy) begin(st grpc.ClientStream) error {
-	p.want, p.order = map[string]map[string]bool{edsType: {}, rdsType: {}, ecdsType: {}}, map[string][]string{}
+	p.want = map[string]map[string]bool{edsType: {}, rdsType: {}, ecdsType: {}}
 	p.got = map[string]bool{}
-	return p.request(st, cdsType, nil, "", "", p.node)
-}
-
-// request sends a request: the first of a type, a change of names, or an acknowledgement.
-func (p *proxy) request(st grpc.ClientStream, typ string, names []string, version, nonce string,
-	node *corev3.Node) error {
-	if p.delta {
-		return st.SendMsg(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typ, ResponseNonce: nonce,
-			ResourceNamesSubscribe: names, Node: node})
-	}
-	return st.SendMsg(&discoveryv3.DiscoveryRequest{TypeUrl: typ, VersionInfo: version, ResponseNonce: nonce,
-		ResourceNames: names, Node: node})
+	return st.SendMsg(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: cdsType, Node: p.node})
 }
 
 // receive takes one response, acknowledges it, asks for what it names, and reports what was waited
@@ -153,12 +134,9 @@ func (p *proxy) receive(st grpc.ClientStream) error {
 
 func (p *proxy) handle(st grpc.ClientStream, raw []byte) error {
 	p.received.Add(int64(len(raw)))
-	r := parse(raw, p.delta)
-	var names []string
-	if !p.delta {
-		names = p.order[r.typeURL] // Envoy keeps its watches in a list, and so their order
-	}
-	if err := p.request(st, r.typeURL, names, r.version, r.nonce, nil); err != nil {
+	r := parse(raw)
+	ack := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.typeURL, ResponseNonce: r.nonce}
+	if err := st.SendMsg(ack); err != nil {
 		return err
 	}
 	first := !p.got[r.typeURL]
@@ -172,7 +150,7 @@ func (p *proxy) handle(st grpc.ClientStream, raw []byte) error {
 		return err
 	}
 	if first && r.typeURL == cdsType {
-		if err := p.request(st, ldsType, nil, "", "", nil); err != nil {
+		if err := st.SendMsg(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: ldsType}); err != nil {
 			return err
 		}
 	}
@@ -196,12 +174,9 @@ func (p *proxy) follow(st grpc.ClientStream, r response) error {
 		if len(names) == 0 {
 			continue
 		}
-		slices.Reverse(names)
-		p.order[typ] = slices.Concat(names, p.order[typ])
-		if !p.delta {
-			names = p.order[typ]
-		}
-		if err := p.request(st, typ, names, "", "", nil); err != nil {
+		slices.Reverse(names) // Envoy names the newest first
+		ask := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typ, ResourceNamesSubscribe: names}
+		if err := st.SendMsg(ask); err != nil {
 			return err
 		}
 	}

@@ -5,16 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"sync/atomic"
+	"slices"
 	"time"
 
-	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // Recording is what a server sent to one proxy, encoded: the whole first answer of each type.
@@ -32,7 +27,7 @@ func Record(ctx context.Context, addr string, shape Shape, a *Authority) (*Recor
 	if err != nil {
 		return nil, err
 	}
-	st, conn, err := open(ctx, addr, true, secure, nil)
+	st, conn, err := open(ctx, addr, secure, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -43,22 +38,12 @@ func Record(ctx context.Context, addr string, shape Shape, a *Authority) (*Recor
 	return rec, nil
 }
 
-// Sizes are the bytes recorded of each type.
-func (r *Recording) Sizes() map[string]int {
-	out := map[string]int{}
-	for typ, b := range r.first {
-		out[typ] = len(b)
-	}
-	return out
-}
-
 func (r *Recording) fill(st grpc.ClientStream) error {
-	node, err := r.shape.node(0, newExtensions())
+	node, err := r.shape.node(0)
 	if err != nil {
 		return err
 	}
-	p := &proxy{node: node, delta: true, refs: newRefs(), onReady: func(time.Duration) {},
-		current: new(atomic.Pointer[watch])}
+	p := NewSimulator().proxy(node, nil, func(time.Duration) {})
 	if err := p.begin(st); err != nil {
 		return err
 	}
@@ -67,7 +52,7 @@ func (r *Recording) fill(st grpc.ClientStream) error {
 		if err := st.RecvMsg(&raw); err != nil {
 			return err
 		}
-		typ := parse(raw, true).typeURL
+		typ := parse(raw).typeURL
 		// one type in several responses is one message: repeated fields append
 		r.first[typ] = append(r.first[typ], raw...)
 		if err := p.handle(st, raw); err != nil {
@@ -77,57 +62,22 @@ func (r *Recording) fill(st grpc.ClientStream) error {
 	return nil
 }
 
-// withEndpoint is the response that one more v1 endpoint of service i must cost: its recorded
-// assignments, each with that endpoint.
-func (r *Recording) withEndpoint(i int, ip string) ([]byte, error) {
-	out := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: edsType, Nonce: "n"}
-	for _, res := range parse(r.first[edsType], true).resources {
-		parts := strings.Split(string(res.name), "|")
-		if len(parts) != 4 || parts[3] != r.shape.host(i) || parts[2] != "" && parts[2] != "v1" {
-			continue
+// changed is the least response that a change can cost: the recorded resources of a type that
+// contain one of some texts, and the marker of the change, as the name of a removed resource, which
+// simulated proxies ignore.
+func (r *Recording) changed(typeURL, marker string, texts ...string) []byte {
+	var out []byte
+	fields(r.first[typeURL], func(num protowire.Number, d []byte) {
+		contains := func(text string) bool { return bytes.Contains(d, []byte(text)) }
+		if num == 2 && slices.ContainsFunc(texts, contains) {
+			out = appendField(out, 2, d) // resources
 		}
-		var cla endpointv3.ClusterLoadAssignment
-		if err := proto.Unmarshal(res.value, &cla); err != nil {
-			return nil, fmt.Errorf("recorded assignment %s: %w", res.name, err)
-		}
-		if len(cla.GetEndpoints()) == 0 || len(cla.GetEndpoints()[0].GetLbEndpoints()) == 0 {
-			continue
-		}
-		group := cla.GetEndpoints()[0]
-		ep := proto.CloneOf(group.GetLbEndpoints()[0])
-		ep.GetEndpoint().GetAddress().GetSocketAddress().Address = ip
-		group.LbEndpoints = append(group.LbEndpoints, ep)
-		body, err := anypb.New(&cla)
-		if err != nil {
-			return nil, err
-		}
-		out.Resources = append(out.Resources, &discoveryv3.Resource{Name: string(res.name), Version: "1",
-			Resource: body})
-	}
-	return proto.Marshal(out)
+	})
+	out = appendField(out, 4, []byte(typeURL))
+	out = appendField(out, 5, []byte("n")) // nonce
+	return appendField(out, 6, []byte(marker))
 }
 
-// withRoute is the response that a changed route must cost: the recorded route configurations, with
-// the marker in one more field.
-func (r *Recording) withRoute(marker string) []byte {
-	b := append([]byte(nil), r.first[rdsType]...)
-	b = protowire.AppendTag(b, 6, protowire.BytesType) // removed_resources, which a simulated proxy ignores
-	return protowire.AppendString(b, marker)
-}
-
-// withPolicy is the response that a changed policy of the whole mesh must cost: the recorded
-// filters that it is in, with the marker in one more field.
-func (r *Recording) withPolicy(marker string) ([]byte, error) {
-	var recorded, out discoveryv3.DeltaDiscoveryResponse
-	if err := proto.Unmarshal(r.first[ecdsType], &recorded); err != nil {
-		return nil, fmt.Errorf("recorded filters: %w", err)
-	}
-	// a simulated proxy ignores what is removed
-	out.TypeUrl, out.Nonce, out.RemovedResources = ecdsType, "n", []string{marker}
-	for _, res := range recorded.GetResources() {
-		if bytes.Contains(res.GetResource().GetValue(), []byte(firstPolicy)) {
-			out.Resources = append(out.Resources, res)
-		}
-	}
-	return proto.Marshal(&out)
+func appendField(b []byte, num protowire.Number, value []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, num, protowire.BytesType), value)
 }

@@ -1,18 +1,16 @@
 package fleet
 
 import (
+	"cmp"
 	"hash/maphash"
 	"slices"
 	"sync"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
-
-// edsCluster is Cluster.DiscoveryType EDS.
-const edsCluster = 3
 
 // ref is a resource that another one makes Envoy ask for.
 type ref struct{ typeURL, name string }
@@ -51,26 +49,11 @@ func (r *refs) get(value []byte, f func([]byte) []ref) []ref {
 
 // assignmentOf is the load assignment that a cluster needs; none when it is not an EDS cluster.
 func assignmentOf(value []byte) []ref {
-	var name, service string
-	var typ uint64
-	fields(value, func(num protowire.Number, t protowire.Type, v uint64, d []byte) {
-		switch {
-		case num == 1:
-			name = string(d)
-		case num == 2 && t == protowire.VarintType:
-			typ = v
-		case num == 3:
-			service = string(bytesField(d, 2))
-		}
-	})
-	switch {
-	case typ != edsCluster:
+	var c clusterv3.Cluster
+	if proto.Unmarshal(value, &c) != nil || c.GetType() != clusterv3.Cluster_EDS {
 		return nil
-	case service != "":
-		return []ref{{edsType, service}}
-	default:
-		return []ref{{edsType, name}}
 	}
+	return []ref{{edsType, cmp.Or(c.GetEdsClusterConfig().GetServiceName(), c.GetName())}}
 }
 
 // listenerRefs are the route configurations and the filters that a listener names.

@@ -2,11 +2,8 @@ package fleet
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -23,8 +20,6 @@ type RunConfig struct {
 	Authority *Authority
 	// Proxies is the size of the fleet.
 	Proxies int
-	// Delta chooses the protocol.
-	Delta bool
 	// Timeout is the longest wait of one phase.
 	Timeout time.Duration
 	// Rounds is how often each change is made; Churn how many services change in the churn phase.
@@ -38,33 +33,30 @@ type RunConfig struct {
 
 // Figures are what one phase cost.
 type Figures struct {
-	Phase string `json:"phase"`
+	Phase string
 	// Missing proxies did not converge in time.
-	Missing int `json:"missing"`
-	// Milliseconds from the change to the median and the last proxy.
-	P50ms float64 `json:"p50_ms"`
-	MaxMs float64 `json:"max_ms"`
-	// Server's CPU seconds in the phase, memory after it and at its peak so far.
-	ServerCPU float64 `json:"server_cpu_s"`
-	RSSMB     float64 `json:"server_rss_mb"`
-	PeakMB    float64 `json:"server_peak_mb"`
+	Missing int
+	// MaxMs is the milliseconds from the change to the last proxy.
+	MaxMs float64
+	// ServerCPU is the server's CPU seconds in the phase, PeakMB its memory at its peak so far.
+	ServerCPU, PeakMB float64
 	// RecvMB is what the fleet received.
-	RecvMB float64 `json:"recv_mb"`
+	RecvMB float64
 }
 
 // Result is one measurement: its phases in order, rounds one by one.
 type Result struct {
-	Phases []Figures `json:"phases"`
+	Phases []Figures
 	// LostStreams counts streams that ended or were refused; LastError is why, for example.
-	LostStreams int64  `json:"lost_streams"`
-	LastError   string `json:"last_error,omitempty"`
+	LostStreams int64
+	LastError   string
 }
 
 // fleet is a measurement that runs.
 type fleet struct {
+	*Simulator
 	cfg     RunConfig
 	proxies []*proxy
-	current atomic.Pointer[watch]
 	out     Result
 }
 
@@ -74,7 +66,7 @@ func Run(ctx context.Context, cfg RunConfig) (Result, error) {
 	if cfg.Settle == 0 {
 		cfg.Settle = 2 * time.Second
 	}
-	f := &fleet{cfg: cfg}
+	f := &fleet{Simulator: NewSimulator(), cfg: cfg}
 	ready := make(chan time.Duration, cfg.Proxies)
 	if err := f.make(func(d time.Duration) { ready <- d }); err != nil {
 		return Result{}, err
@@ -104,9 +96,8 @@ func Run(ctx context.Context, cfg RunConfig) (Result, error) {
 }
 
 func (f *fleet) make(onReady func(time.Duration)) error {
-	known, extensions, buffers := newRefs(), newExtensions(), new(sync.Pool)
 	for i := range f.cfg.Proxies {
-		node, err := f.cfg.Shape.node(i, extensions)
+		node, err := f.cfg.Shape.node(i)
 		if err != nil {
 			return err
 		}
@@ -114,8 +105,7 @@ func (f *fleet) make(onReady func(time.Duration)) error {
 		if err != nil {
 			return err
 		}
-		f.proxies = append(f.proxies, &proxy{node: node, delta: f.cfg.Delta, tls: secure, refs: known, buffers: buffers,
-			current: &f.current, onReady: onReady})
+		f.proxies = append(f.proxies, f.proxy(node, secure, onReady))
 	}
 	return nil
 }
@@ -194,7 +184,7 @@ func (f *fleet) churn(ctx context.Context, expect int) error {
 				fmt.Sprintf("172.20.%d.%d", c>>8, c&0xff))); err != nil {
 				return err
 			}
-			if err := Wait(ctx, 100*time.Millisecond); err != nil {
+			if err := wait(ctx, 100*time.Millisecond); err != nil {
 				return err
 			}
 		}
@@ -214,24 +204,20 @@ func (f *fleet) phase(ctx context.Context, name string, expect int, seen <-chan 
 	if err := do(); err != nil {
 		return fmt.Errorf("phase %s: %w", name, err)
 	}
-	latencies := f.collect(ctx, expect, seen)
-	if err := Wait(ctx, f.cfg.Settle); err != nil {
+	arrived, last := f.collect(ctx, expect, seen)
+	if err := wait(ctx, f.cfg.Settle); err != nil {
 		return err
 	}
 	after, err := CPUSeconds(f.cfg.PID)
 	if err != nil {
 		return err
 	}
-	rss, rssErr := MemoryMB(f.cfg.PID, "VmRSS")
-	peak, peakErr := MemoryMB(f.cfg.PID, "VmHWM")
-	if err := errors.Join(rssErr, peakErr); err != nil {
+	peak, err := PeakMB(f.cfg.PID)
+	if err != nil {
 		return err
 	}
-	fig := Figures{Phase: name, Missing: expect - len(latencies), ServerCPU: after - before,
-		RSSMB: rss, PeakMB: peak, RecvMB: float64(f.received()-received) / 1e6}
-	if n := len(latencies); n > 0 {
-		fig.P50ms, fig.MaxMs = ms(latencies[n/2]), ms(latencies[n-1])
-	}
+	fig := Figures{Phase: name, Missing: expect - arrived, MaxMs: float64(last.Microseconds()) / 1000,
+		ServerCPU: after - before, PeakMB: peak, RecvMB: float64(f.received()-received) / 1e6}
 	f.out.Phases = append(f.out.Phases, fig)
 	if f.cfg.Report != nil {
 		f.cfg.Report(fig)
@@ -239,22 +225,19 @@ func (f *fleet) phase(ctx context.Context, name string, expect int, seen <-chan 
 	return nil
 }
 
-// collect returns the latencies that arrive in time, sorted.
-func (f *fleet) collect(ctx context.Context, expect int, seen <-chan time.Duration) []time.Duration {
+// collect returns how many proxies report in time, and the latency of the last one.
+func (f *fleet) collect(ctx context.Context, expect int, seen <-chan time.Duration) (n int, last time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
 	defer cancel()
-	var out []time.Duration
-	for len(out) < expect {
+	for n < expect {
 		select {
 		case d := <-seen:
-			out = append(out, d)
+			n, last = n+1, max(last, d)
 		case <-ctx.Done():
-			slices.Sort(out)
-			return out
+			return n, last
 		}
 	}
-	slices.Sort(out)
-	return out
+	return n, last
 }
 
 // received is how many bytes the fleet received so far.
@@ -266,10 +249,8 @@ func (f *fleet) received() int64 {
 	return n
 }
 
-func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// Wait waits for d, or less when ctx ends.
-func Wait(ctx context.Context, d time.Duration) error {
+// wait waits for d, or less when ctx ends.
+func wait(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

@@ -13,15 +13,15 @@ const firstPolicy = "marker-policy-first"
 // Shape is the size of a generated mesh.
 type Shape struct {
 	// Services and Endpoints: how many services, and how many endpoints each has.
-	Services  int `json:"services"`
-	Endpoints int `json:"endpoints"`
+	Services  int
+	Endpoints int
 	// Namespaces are what the services are spread over.
-	Namespaces int `json:"namespaces"`
+	Namespaces int
 	// Scoped adds a Sidecar to each namespace that imports only its own.
-	Scoped bool `json:"scoped"`
+	Scoped bool
 	// Policies, when there are some, make mutual TLS strict in the whole mesh, and are so many
 	// AuthorizationPolicies: one of the whole mesh, the others each of one workload.
-	Policies int `json:"policies"`
+	Policies int
 }
 
 func (s Shape) namespace(i int) string { return fmt.Sprintf("ns%d", i%s.Namespaces) }

@@ -21,11 +21,10 @@ const (
 	ecdsType = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
 )
 
-// The two methods of aggregated discovery.
+// The method of aggregated discovery by delta.
 const (
 	service     = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 	deltaMethod = "/" + service + "/DeltaAggregatedResources"
-	sotwMethod  = "/" + service + "/StreamAggregatedResources"
 )
 
 // rawCodec carries messages as bytes. Received ones are in memory of buffers, unless that is nil,
@@ -67,62 +66,48 @@ type resource struct{ name, value []byte }
 
 // response is what counts of a discovery response.
 type response struct {
-	typeURL, nonce, version string
-	resources               []resource
+	typeURL, nonce string
+	resources      []resource
 }
 
-// fields calls f for each field of b with a varint or bytes; it ends where b is not a message.
-func fields(b []byte, f func(num protowire.Number, typ protowire.Type, varint uint64, data []byte)) {
+// fields calls f for each field of b that has bytes; it ends where b is not a message.
+func fields(b []byte, f func(num protowire.Number, data []byte)) {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)
 		if n < 0 {
 			return
 		}
 		b = b[n:]
-		n = protowire.ConsumeFieldValue(num, typ, b)
-		if n < 0 {
+		if n = protowire.ConsumeFieldValue(num, typ, b); n < 0 {
 			return
 		}
-		switch typ {
-		case protowire.VarintType:
-			v, _ := protowire.ConsumeVarint(b)
-			f(num, typ, v, nil)
-		case protowire.BytesType:
+		if typ == protowire.BytesType {
 			v, _ := protowire.ConsumeBytes(b)
-			f(num, typ, 0, v)
+			f(num, v)
 		}
 		b = b[n:]
 	}
 }
 
 // bytesField is field want of a message: its last occurrence.
-func bytesField(b []byte, want protowire.Number) []byte {
-	var out []byte
-	fields(b, func(num protowire.Number, typ protowire.Type, _ uint64, d []byte) {
-		if num == want && typ == protowire.BytesType {
+func bytesField(b []byte, want protowire.Number) (out []byte) {
+	fields(b, func(num protowire.Number, d []byte) {
+		if num == want {
 			out = d
 		}
 	})
 	return out
 }
 
-// parse reads a response of either protocol, whose fields have the same numbers. In delta a resource
-// has its name beside it. In state of the world its name is its own field 1, in all types that a
-// sidecar asks for.
-func parse(raw []byte, delta bool) response {
-	var r response
-	fields(raw, func(num protowire.Number, _ protowire.Type, _ uint64, d []byte) {
-		switch {
-		case num == 1:
-			r.version = string(d)
-		case num == 2 && delta:
-			r.resources = append(r.resources, resource{name: bytesField(d, 3), value: bytesField(bytesField(d, 2), 2)})
-		case num == 2:
-			value := bytesField(d, 2)
-			r.resources = append(r.resources, resource{name: bytesField(value, 1), value: value})
-		case num == 4:
+// parse reads a DeltaDiscoveryResponse.
+func parse(raw []byte) (r response) {
+	fields(raw, func(num protowire.Number, d []byte) {
+		switch num {
+		case 2:
+			r.resources = append(r.resources, resource{bytesField(d, 3), bytesField(bytesField(d, 2), 2)})
+		case 4:
 			r.typeURL = string(d)
-		case num == 5:
+		case 5:
 			r.nonce = string(d)
 		}
 	})

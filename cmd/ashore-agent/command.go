@@ -119,7 +119,7 @@ func (p *program) runAgent(ctx context.Context, f *flags) error {
 	log := p.logger(s.Log)
 	p.logging(log)
 	systemd := sdnotify.Notifier{Log: log}
-	a, err := agent.New(agent.Config{Settings: s, Log: log, Stdout: p.stdout, Sockets: activation.Files(true),
+	a, err := agent.New(agent.Config{Settings: s, Log: log, Stdout: p.stdout, Stderr: p.stderr, Sockets: activation.Files(true),
 		Notify: systemd.Tell, Watchdog: systemd.Watchdog()})
 	if err == nil {
 		err = a.Run(ctx)

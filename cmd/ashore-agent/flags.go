@@ -87,7 +87,7 @@ func (f *flags) apply(s *agent.Settings) error {
 	for _, x := range f.known {
 		value, err := json.Marshal(x.value) // JSON is YAML
 		if x.Changed && err == nil {
-			err = set(s, "--"+x.Name, x.setting, string(value))
+			err = f.override(s, "--"+x.Name, x.setting, string(value))
 		}
 		if err != nil {
 			return err
@@ -98,24 +98,19 @@ func (f *flags) apply(s *agent.Settings) error {
 		if !ok {
 			return usage(fmt.Errorf("--set %s: want SETTING=VALUE, such as envoy.concurrency=2", text))
 		}
-		if err := set(s, "--set", setting, value); err != nil {
+		if err := f.override(s, "--set", setting, value); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// set sets one setting to a value in YAML. flag is named in errors.
-func set(s *agent.Settings, flag, setting, value string) error {
-	doc := ""
-	for depth, name := range strings.Split(setting, ".") {
-		doc += "\n" + strings.Repeat(" ", depth) + name + ":"
+// override sets one setting to a value in YAML. flag is named in errors.
+func (f *flags) override(s *agent.Settings, flag, setting, value string) error {
+	if f.places == nil {
+		f.places = &strictyaml.Places{}
 	}
-	_, err := strictyaml.Decode(flag, []byte(doc+" "+value), s)
-	if wrong, ok := errors.AsType[*strictyaml.Error](err); ok {
-		wrong.Line = 0
-	}
-	return usage(err)
+	return usage(f.places.Set(flag, setting, value, s))
 }
 
 // settings returns the complete settings: the defaults, overridden by those that the workload joined
@@ -179,11 +174,7 @@ func (f *flags) named(err error) error {
 	}
 	for i, e := range list {
 		if wrong, ok := errors.AsType[*agent.UsageError](e); ok {
-			from := f.places.Of(wrong.Setting)
-			if x := f.given(wrong.Setting); x != nil {
-				from = "--" + x.Name
-			}
-			if from != "" {
+			if from := f.places.Of(wrong.Setting); from != "" {
 				list[i] = fmt.Errorf("%s: %w", from, e)
 			}
 		}
@@ -197,9 +188,8 @@ func (f *flags) joined() error {
 	if cmp.Or(f.joinedState, f.config) != "" || f.given("dev") != nil || f.given("xds.addresses") != nil {
 		return nil
 	}
-	name := f.text("workload.name")
-	state, err := agent.FindJoined(name, f.text("workload.namespace"))
-	if errors.Is(err, agent.ErrNoIdentity) && (name != "" || f.given("workload.addresses") != nil) {
+	state, err := agent.FindJoined()
+	if errors.Is(err, agent.ErrNoIdentity) && (f.given("workload.name") != nil || f.given("workload.addresses") != nil) {
 		return nil // the settings that are missing are named
 	}
 	f.joinedState = state

@@ -136,7 +136,7 @@ func TestHost(t *testing.T) {
 	if err != nil || len(steps) != 0 || !strings.Contains(stdout, "at 127.0.15.61. Nothing was changed") {
 		t.Errorf("pasted again: %v, steps %q, %q, %q", err, steps, stdout, stderr)
 	}
-	f.rules = false // "intercept remove"; the unit goes on
+	f.rules = false // "intercept remove"; the unit continues
 	if _, _, steps, err := f.start(t.Context(), args...); err != nil || !slices.Equal(steps, want[1:]) {
 		t.Errorf("after the rules were removed: %v, steps %q, want %q", err, steps, want[1:])
 	}
@@ -240,7 +240,7 @@ func TestHostFurther(t *testing.T) {
 	}
 }
 
-// What fails after the workload joined is undone, and the same command goes on once the cause is
+// A step that fails after the join is undone, and the same command continues after the cause is
 // removed.
 func TestHostUndo(t *testing.T) {
 	t.Parallel()
@@ -296,7 +296,7 @@ func TestHostInterrupted(t *testing.T) {
 	}
 }
 
-// The machine is looked at before the token is used: all that is wrong is said, and nothing is
+// The machine is looked at before the token is used: all errors are reported, and nothing is
 // changed.
 func TestHostChecks(t *testing.T) {
 	t.Parallel()

@@ -52,7 +52,7 @@ func (p *program) interceptInstall() *cobra.Command {
 				return err
 			}
 			if show {
-				text, err := c.Render()
+				text, err := intercept.Print(ctx, c, checks)
 				if err != nil {
 					return err
 				}
@@ -127,7 +127,7 @@ func (p *program) interceptCheck() *cobra.Command {
 			}
 			out := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 			var failed error
-			for _, r := range checks.Run(ctx, c) {
+			for _, r := range (intercept.Machine{}).Check(ctx, c, checks) {
 				text := "ok"
 				if r.Err != nil {
 					text, failed = r.Err.Error(), errNotWell

@@ -134,19 +134,15 @@ func (j *joinFlags) readToken(stdin io.Reader) (token string, err error) {
 	return agent.ReadToken(file)
 }
 
-// dnsPortFree returns an error if another program has the DNS port of a workload that has not joined.
-func dnsPortFree(ctx context.Context, s agent.Settings) error {
+// portsFree returns an error if another program has a port of a workload that has not joined.
+func portsFree(ctx context.Context, s agent.Settings) error {
 	if _, _, err := agent.JoinedAs(s.State); !errors.Is(err, agent.ErrNoIdentity) {
 		return nil // its own agent may run
 	}
-	if len(s.Workload.Addresses) == 0 {
-		address, err := agent.SourceAddress(ctx, s.XDS.Addresses)
-		if err != nil {
-			return err
-		}
-		s.Workload.Addresses = []string{address}
+	if err := s.FindAddress(ctx); err != nil {
+		return err
 	}
-	return agent.DNSPortFree(&s, machine.PortOwner)
+	return agent.PortsFree(&s, machine.PortOwner)
 }
 
 // join joins and, unless there is nothing to run, continues as "run". Before it uses the token it
@@ -155,7 +151,7 @@ func (p *program) join(ctx context.Context, f *flags, j *joinFlags, c agent.Join
 	err := agent.CheckAddress(ctx, &c.Settings)
 	if !j.noRun {
 		_, missing := c.Settings.Envoy.Program(ctx)
-		err = errors.Join(err, missing, dnsPortFree(ctx, c.Settings))
+		err = errors.Join(err, missing, portsFree(ctx, c.Settings))
 	}
 	if err != nil {
 		return f.named(err)

@@ -85,8 +85,9 @@ func authority(t *testing.T, address string) (next func() line) {
 	}
 }
 
-// One pasted line makes a workload a member and runs its Envoy; pasted again it tells which process
-// runs. The token is in no file and in no log. status tells how it is, and leave ends all of it.
+// One pasted line makes a workload a member and runs its Envoy; pasted again it names the running
+// process. The token is in no file and in no log. status shows the state, and leave removes
+// everything.
 func TestJoinRunLeave(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.15.50"
@@ -212,8 +213,8 @@ func TestJoinOnly(t *testing.T) {
 	}
 }
 
-// What would keep the agent from running is told before the token is used; the same line works once
-// it is mended. Pasting again changes nothing.
+// What would prevent the agent from running is reported before the token is used; the same line
+// works once it is mended. Pasting again changes nothing.
 func TestJoinLooksFirst(t *testing.T) {
 	t.Parallel()
 	l, state := authority(t, "127.0.15.54")(), filepath.Join(t.TempDir(), "s")

@@ -15,14 +15,11 @@ import (
 )
 
 // place are the flags that find a workload that has joined.
-type place struct{ state, name, namespace string }
+type place struct{ state string }
 
 func (p *place) add(cmd *cobra.Command) {
-	fs := cmd.Flags()
-	fs.StringVar(&p.state, "state", "",
+	cmd.Flags().StringVar(&p.state, "state", "",
 		"state `folder` of the agent (default: that of the one workload of this machine that has joined)")
-	fs.StringVar(&p.name, "name", "", "`name` of the workload, when several have joined")
-	fs.StringVar(&p.namespace, "namespace", "", "`namespace` of the workload, when several have joined")
 }
 
 // folder is the state folder.
@@ -30,7 +27,7 @@ func (p *place) folder() (string, error) {
 	if p.state != "" {
 		return p.state, nil
 	}
-	return agent.FindJoined(p.name, p.namespace)
+	return agent.FindJoined()
 }
 
 const leaveLong = `leave makes the workload leave the mesh: its agent leaves the endpoints, drains and ends, and its key and

@@ -1,6 +1,5 @@
 // Command ashore-agent makes a workload a member of the mesh and runs the Envoy beside it: it gets
-// an identity and renews it, writes Envoy's bootstrap, starts Envoy, starts it again when it ends,
-// shows how all of it is, and drains it at the end.
+// and renews an identity, writes the bootstrap, supervises and drains Envoy, and shows the status.
 package main
 
 import (

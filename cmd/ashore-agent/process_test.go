@@ -16,8 +16,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 )
 
-// patience bounds every wait of these tests.
-const patience = 30 * time.Second
+// testTimeout bounds every wait of these tests.
+const testTimeout = 30 * time.Second
 
 // running is an agent that a test started.
 type running struct {
@@ -88,14 +88,14 @@ func (p *running) wantEnd(t *testing.T, code int) {
 
 func eventually(t *testing.T, what string, ok func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(testTimeout)
 	for {
 		err := ok()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("not so within %v: %s: %v", patience, what, err)
+			t.Fatalf("not so within %v: %s: %v", testTimeout, what, err)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

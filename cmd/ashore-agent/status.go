@@ -46,7 +46,7 @@ func (p *program) statusCommand() *cobra.Command {
 // folders are the named state folder, or those of all workloads that have joined.
 func (p *place) folders() ([]string, error) {
 	if p.state == "" {
-		if all, err := agent.AllJoined(p.name, p.namespace); err != nil || len(all) > 1 {
+		if all, err := agent.AllJoined(); err != nil || len(all) > 1 {
 			return all, err
 		}
 	}
@@ -57,7 +57,7 @@ func (p *place) folders() ([]string, error) {
 // status prints the reports of state folders; JSON of several is a list.
 func (p *program) status(ctx context.Context, states []string, output string) error {
 	var reports []*agent.Report
-	var unwell error
+	var failed error
 	for _, state := range states {
 		r, err := agent.Status(ctx, state)
 		if err != nil {
@@ -69,7 +69,7 @@ func (p *program) status(ctx context.Context, states []string, output string) er
 			}
 		}
 		if reports = append(reports, r); !r.Well {
-			unwell = errNotWell
+			failed = errNotWell
 		}
 	}
 	if output == "json" {
@@ -79,7 +79,7 @@ func (p *program) status(ctx context.Context, states []string, output string) er
 		}
 		e := json.NewEncoder(p.stdout)
 		e.SetIndent("", "  ")
-		return errors.Join(e.Encode(doc), unwell)
+		return errors.Join(e.Encode(doc), failed)
 	}
 	for i, r := range reports {
 		if len(reports) > 1 {
@@ -91,5 +91,5 @@ func (p *program) status(ctx context.Context, states []string, output string) er
 			return err
 		}
 	}
-	return unwell
+	return failed
 }

@@ -59,7 +59,7 @@ func TestAnalyze(t *testing.T) {
 		},
 		"a caller that a registry may have": {
 			map[string]string{"a.yaml": good, "b.yaml": denyCaller}, 0,
-			[]string{"INFO [ASH0009]", "no workload of this mesh has the identity cluster.local/ns/data/sa/batch", "unless a registry", "1 note"},
+			[]string{"INFO [ASH0009]", "no workload has the service account data/batch", "unless a registry", "1 note"},
 		},
 		"an invalid object": {map[string]string{"a.yaml": strings.Replace(good, "hosts:", "hostz:", 1)}, 1, []string{"ERROR [IST0106]", "a.yaml:5"}},
 		"one object twice":  {map[string]string{"a.yaml": good, "b.yaml": good}, 1, []string{"ERROR [IST0106]", "b.yaml:1", "a.yaml:1 defines it too and takes precedence"}},

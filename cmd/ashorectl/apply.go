@@ -1,9 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,67 +14,56 @@ import (
 
 func (t *tool) applyCommand() *cobra.Command {
 	var paths []string
-	var o admin.StoreOptions
+	w := admin.StoreWrite{Action: admin.Apply}
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE|FOLDER|-",
 		Short: "Write configuration to the store, all of it or nothing",
 		Example: `  ashorectl apply -f web.yaml --dry-run
   ashorectl apply -f web.yaml --at 41
   render | ashorectl apply -f -`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			pieces, err := t.pieces(cmd, paths)
-			if err != nil {
-				return err
-			}
-			return write(t, cmd, o, pieces, (*admin.Client).Apply)
-		},
 	}
+	t.writes(cmd, &w, func(cmd *cobra.Command, _ []string) (err error) {
+		w.Pieces, err = t.pieces(cmd, paths)
+		return err
+	})
 	filesFlag(cmd, &paths)
-	storeFlags(cmd, &o)
 	return cmd
 }
 
 func (t *tool) deleteCommand() *cobra.Command {
 	var paths []string
-	var o admin.StoreOptions
 	var namespace string
+	w := admin.StoreWrite{Action: admin.Delete}
 	cmd := &cobra.Command{
 		Use:   "delete KIND NAME | delete -f FILE|FOLDER|-",
 		Short: "Delete configuration from the store, all of it or nothing",
 		Example: `  ashorectl delete virtualservice shop/web
   ashorectl delete vs web -n shop --dry-run
   ashorectl delete -f config/`,
-		Args: cobra.MaximumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 == (len(paths) > 0) {
-				return usage(cmd, errors.New("want either an object, KIND NAME, or files with -f"))
-			}
-			var pieces []admin.Piece
-			var err error
-			if len(paths) > 0 {
-				pieces, err = t.pieces(cmd, paths)
-			} else {
-				var ref *admin.Ref
-				ref, err = objectRef(cmd, args, namespace)
-				pieces = []admin.Piece{{Ref: ref}}
-			}
-			if err != nil {
-				return err
-			}
-			return write(t, cmd, o, pieces, (*admin.Client).Delete)
-		},
+		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: t.kindAndName(true),
 	}
+	t.writes(cmd, &w, func(cmd *cobra.Command, args []string) (err error) {
+		switch {
+		case len(args) > 0 == (len(paths) > 0):
+			return usage(cmd, errors.New("want either an object, KIND NAME, or files with -f"))
+		case len(paths) > 0:
+			w.Pieces, err = t.pieces(cmd, paths)
+			return err
+		}
+		ref, err := objectRef(cmd, args, namespace)
+		w.Pieces = []admin.Piece{{Ref: ref}}
+		return err
+	})
 	filesFlag(cmd, &paths)
-	storeFlags(cmd, &o)
-	cmd.Flags().BoolVar(&o.MissingOK, "ignore-not-found", false, "delete those that exist")
+	cmd.Flags().BoolVar(&w.MissingOK, "ignore-not-found", false, "delete those that exist")
 	namespaceFlag(cmd, &namespace)
 	return cmd
 }
 
 func (t *tool) rollbackCommand() *cobra.Command {
 	var namespace string
-	var o admin.StoreOptions
+	w := admin.StoreWrite{Action: admin.Rollback}
 	cmd := &cobra.Command{
 		Use:   "rollback [KIND NAME] REVISION",
 		Short: "Restore the store, or one object, as it was at a revision",
@@ -87,28 +76,30 @@ func (t *tool) rollbackCommand() *cobra.Command {
 			}
 			return nil
 		}),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			r := admin.RollbackRequest{Revision: args[len(args)-1]}
-			if len(args) == 3 {
-				var err error
-				if r.Ref, err = objectRef(cmd, args[:2], namespace); err != nil {
-					return err
-				}
-			}
-			return write(t, cmd, o, r, (*admin.Client).Rollback)
-		},
 		ValidArgsFunction: t.kindAndName(true),
 	}
-	storeFlags(cmd, &o)
+	t.writes(cmd, &w, func(cmd *cobra.Command, args []string) (err error) {
+		w.Revision = args[len(args)-1]
+		if len(args) == 3 {
+			w.Ref, err = objectRef(cmd, args[:2], namespace)
+		}
+		return err
+	})
 	namespaceFlag(cmd, &namespace)
 	return cmd
 }
 
-// storeFlags adds the flags of the commands that write to the store.
-func storeFlags(cmd *cobra.Command, o *admin.StoreOptions) {
-	cmd.Flags().BoolVar(&o.Preview, "dry-run", false, "write nothing and show the difference; needs the role viewer only")
-	cmd.Flags().StringVar(&o.At, "at", "", "refuse if one of the objects was changed after this `revision`")
-	cmd.Flags().BoolVar(&o.Force, "force", false, "overwrite concurrent changes: the last writer wins")
+// writes makes a command write w to the store, or preview it. fill completes w.
+func (t *tool) writes(cmd *cobra.Command, w *admin.StoreWrite, fill func(*cobra.Command, []string) error) {
+	var preview bool
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := fill(cmd, args); err != nil {
+			return err
+		}
+		return t.write(cmd, *w, preview)
+	}
+	cmd.Flags().BoolVar(&preview, "dry-run", false, "write nothing and show the difference; needs the role viewer only")
+	cmd.Flags().StringVar(&w.At, "at", "", "refuse if one of the objects was changed after this `revision`")
 }
 
 func namespaceFlag(cmd *cobra.Command, namespace *string) {
@@ -133,7 +124,7 @@ func objectRef(cmd *cobra.Command, args []string, namespace string) (*admin.Ref,
 
 // pieces reads files for the store. If one cannot be read, it prints the problems.
 func (t *tool) pieces(cmd *cobra.Command, paths []string) ([]admin.Piece, error) {
-	pieces, problems, err := readFiles(cmd, paths, false)
+	pieces, problems, err := readFiles(cmd, paths)
 	switch {
 	case err != nil:
 		return nil, err
@@ -152,15 +143,13 @@ func (t *tool) nothingWritten(cmd *cobra.Command, problems []feed.Problem) error
 	return errors.New("nothing was written")
 }
 
-// write sends a write to the store and prints its result.
-func write[Q any](t *tool, cmd *cobra.Command, o admin.StoreOptions, q Q,
-	send func(*admin.Client, context.Context, Q, admin.StoreOptions) (admin.Written, error)) error {
-	if o.Force && o.At != "" {
-		return usage(cmd, errors.New("--at refuses concurrent changes, and --force overwrites them: want one of the two"))
+// write sends a write to the store, or previews it, and prints the result.
+func (t *tool) write(cmd *cobra.Command, w admin.StoreWrite, preview bool) error {
+	call := admin.CallWrite
+	if preview {
+		call = admin.CallPreview
 	}
-	done, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Written, error) {
-		return send(c, ctx, q, o)
-	})
+	done, err := ask(t, cmd, call, w)
 	const unknown = "all of it was written, or nothing: see \"ashorectl history\""
 	refused, isRefusal := errors.AsType[*admin.Refusal](err)
 	switch {
@@ -168,9 +157,7 @@ func write[Q any](t *tool, cmd *cobra.Command, o admin.StoreOptions, q Q,
 		return t.print(cmd, done, writtenText(done))
 	case isRefusal && len(refused.Problems) > 0:
 		return t.nothingWritten(cmd, refused.Problems)
-	case isRefusal && len(refused.Conflicts) > 0:
-		return t.printConflicts(cmd, refused.Conflicts)
-	case o.Preview:
+	case preview:
 		return err
 	case cmd.Context().Err() != nil:
 		return errors.New("interrupted: " + unknown)
@@ -178,18 +165,6 @@ func write[Q any](t *tool, cmd *cobra.Command, o admin.StoreOptions, q Q,
 		return fmt.Errorf("%w; %s", err, unknown)
 	}
 	return err
-}
-
-func (t *tool) printConflicts(cmd *cobra.Command, list []admin.Conflict) error {
-	text := ""
-	for _, c := range list {
-		text += fmt.Sprintf("CONFLICT %s: changed at revision %s, %s, by %s\n", c.Ref, c.Revision, local(c.When), c.Who)
-	}
-	if err := t.print(cmd, list, text); err != nil {
-		return err
-	}
-	return errors.New("nothing was written, because the objects have changed: " +
-		"see \"ashorectl history KIND NAME --diff\" and --dry-run, and write again")
 }
 
 // writtenText describes what was written, or what --dry-run would write.
@@ -201,9 +176,8 @@ func writtenText(done admin.Written) string {
 		}
 	}
 	var b strings.Builder
-	n, noted := map[string]int{}, map[string]bool{}
+	noted := map[string]bool{}
 	for _, c := range done.Changes {
-		n[c.Action]++
 		if c.Difference != "" {
 			b.WriteString(c.Difference)
 		} else {
@@ -214,11 +188,9 @@ func writtenText(done admin.Written) string {
 			fmt.Fprintf(&b, "  note: %s\n", c.Note)
 		}
 	}
-	switch counts := countText(n); {
-	case counts == "":
+	switch counts := countText(done.Changes); {
+	case !changesAnything(done.Changes):
 		fmt.Fprintf(&b, "nothing to change at revision %s\n", done.Revision)
-	case n[admin.Created]+n[admin.Changed]+n[admin.Deleted] == 0:
-		fmt.Fprintf(&b, "nothing to change at revision %s: %s\n", done.Revision, counts)
 	case done.Preview:
 		fmt.Fprintf(&b, "nothing was written (--dry-run); compared with revision %[1]s: %[2]s. "+
 			"Use --at %[1]s to write this\n", done.Revision, counts)
@@ -228,8 +200,18 @@ func writtenText(done admin.Written) string {
 	return sections(append(warnings, b.String())...)
 }
 
+func changesAnything(changes []admin.ObjectChange) bool {
+	return slices.ContainsFunc(changes, func(c admin.ObjectChange) bool {
+		return c.Action != admin.Unchanged && c.Action != admin.Missing
+	})
+}
+
 // countText returns "1 created, 2 changed".
-func countText(n map[string]int) string {
+func countText(changes []admin.ObjectChange) string {
+	n := map[string]int{}
+	for _, c := range changes {
+		n[c.Action]++
+	}
 	var out []string
 	for _, a := range []string{admin.Created, admin.Changed, admin.Deleted, admin.Unchanged, admin.Missing} {
 		if n[a] > 0 {

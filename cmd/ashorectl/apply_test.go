@@ -19,8 +19,7 @@ func TestWrittenSummary(t *testing.T) {
 	}
 	for want, changes := range map[string][]admin.ObjectChange{
 		"nothing to change at revision 2\n":                           nil,
-		"nothing to change at revision 2: 2 not there\n":              of(admin.Missing, admin.Missing),
-		"nothing to change at revision 2: 1 unchanged, 1 not there\n": of(admin.Missing, admin.Unchanged),
+		"Sidecar shop/a not there\nnothing to change at revision 2\n": of(admin.Unchanged, admin.Missing),
 		"revision 2: 1 deleted, 1 not there\n":                        of(admin.Missing, admin.Deleted),
 	} {
 		if got := writtenText(admin.Written{Revision: "2", Changes: changes}); !strings.HasSuffix(got, want) || len(changes) > 0 &&

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
 )
 
@@ -14,26 +15,24 @@ func (t *tool) auditCommand() *cobra.Command {
 }
 
 func (t *tool) auditTailCommand() *cobra.Command {
-	var n int
-	var follow bool
+	var q admin.AuditQuery
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Show the latest events, the oldest first",
 		Example: `  ashorectl audit tail -n 100
-  ashorectl audit tail -f
-  ashorectl audit tail -f -o json | jq 'select(.outcome != "ok")'`,
+  watch ashorectl audit tail
+  ashorectl audit tail -n 1000 -o json | jq '.[] | select(.outcome != "ok")'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := t.client()
-			if err != nil {
-				return err
-			}
-			return invalidIsUsage(cmd, c.TailAudit(cmd.Context(), n, follow, func(e audit.Event) error {
-				return t.printEvent(cmd, e, eventLine(e))
-			}))
+			return show(t, cmd, admin.CallAudit, q, func(events []audit.Event) string {
+				text := ""
+				for _, e := range events {
+					text += printable(eventLine(e)) + "\n"
+				}
+				return text
+			})
 		},
 	}
-	cmd.Flags().IntVarP(&n, "lines", "n", 20, "number of events")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "then print new events")
+	cmd.Flags().IntVarP(&q.Lines, "lines", "n", 20, "number of events")
 	return cmd
 }
 

@@ -19,16 +19,16 @@ func (t *tool) explainCommand() *cobra.Command {
 		Use:   "explain FROM TO",
 		Short: "Show which policy allows or denies a request; nothing is sent",
 		Example: `  ashorectl authz explain shop/web shop/api --port 8080 --method POST --path /orders
-  ashorectl authz explain anonymous api-1.shop --method GET --path /
+  ashorectl authz explain anonymous api-1.shop --path /
   ashorectl authz explain spiffe://cluster.local/ns/shop/sa/web web.example:80 --host admin.example`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.From, q.To = args[0], args[1]
-			return show(t, cmd, with(q, (*admin.Client).Explain), explanationText)
+			return show(t, cmd, admin.CallExplain, q, func(e admin.Explanation) string {
+				return explanationText(e, q.To)
+			})
 		},
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return argument(min(len(args), 1), t.proxyNames)(cmd, args, "")
-		},
+		ValidArgsFunction: argument(1, t.proxyNames),
 	}
 	cmd.Flags().IntVar(&q.Port, "port", 0, "port of TO (default: all)")
 	cmd.Flags().StringVar(&q.Method, "method", "", "HTTP method (default with --path or --host: GET)")
@@ -37,10 +37,8 @@ func (t *tool) explainCommand() *cobra.Command {
 	return cmd
 }
 
-func explanationText(e admin.Explanation) string {
-	texts := []string{fmt.Sprintf("%s: %s to %s\nRequest: %s\n%s\n", strings.ToUpper(e.Verdict), e.From, e.To,
-		e.Request, e.Reason),
-		policyTable(e.Steps)}
+func explanationText(e admin.Explanation, to string) string {
+	texts := []string{fmt.Sprintf("%s: %s to %s\n", strings.ToUpper(e.Verdict), e.From, to)}
 	for _, p := range e.Parts {
 		texts = append(texts, fmt.Sprintf("%s, %s: %s\n%s\n", strings.Join(p.At, ", "), p.Call,
 			strings.ToUpper(p.Verdict), p.Reason), policyTable(p.Steps))

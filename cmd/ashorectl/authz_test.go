@@ -16,14 +16,11 @@ func TestExplanationOfParts(t *testing.T) {
 		{Policy: "AuthorizationPolicy shop/b", Action: "ALLOW", Depends: true, Decides: true, Why: "the path is unknown"},
 		{Policy: "AuthorizationPolicy shop/c", Action: "ALLOW", Matched: true, Rule: 2},
 	}
-	got := explanationText(admin.Explanation{From: "anonymous", To: "shop/api", Verdict: "depends",
-		Request: "a connection to shop/api, from anonymous (no identity: plaintext)", Reason: "it differs", Notes: []string{"Mind."}, Parts: []admin.ExplainPart{
-			{At: []string{"shop/a:1", "shop/b:1"}, Call: "a connection", Verdict: "denied", Reason: "no", Steps: step},
-			{At: []string{"shop/a:2"}, Call: "GET /", Verdict: "allowed", Reason: "yes"},
-		}})
+	got := explanationText(admin.Explanation{From: "anonymous", Verdict: "depends", Notes: []string{"Mind."}, Parts: []admin.ExplainPart{
+		{At: []string{"shop/a:1", "shop/b:1"}, Call: "a connection", Verdict: "denied", Reason: "no", Steps: step},
+		{At: []string{"shop/a:2"}, Call: "GET /", Verdict: "allowed", Reason: "yes"},
+	}}, "shop/api")
 	want := `DEPENDS: anonymous to shop/api
-Request: a connection to shop/api, from anonymous (no identity: plaintext)
-it differs
 
 shop/a:1, shop/b:1, a connection: DENIED
 no

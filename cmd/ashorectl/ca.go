@@ -25,9 +25,9 @@ func (t *tool) showCACommand() *cobra.Command {
   ashorectl ca show --pem > ashore-ca.pem`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !pem {
-				return show(t, cmd, (*admin.Client).Authority, authorityText)
+				return show(t, cmd, admin.CallAuthority, admin.None{}, authorityText)
 			}
-			a, err := ask(t, cmd, (*admin.Client).Authority)
+			a, err := ask(t, cmd, admin.CallAuthority, admin.None{})
 			if err == nil {
 				_, err = io.WriteString(cmd.OutOrStdout(), a.PEM)
 			}
@@ -47,7 +47,7 @@ func (t *tool) rotateCACommand() *cobra.Command {
   ashorectl ca show
   ashorectl ca rotate --force activate --reason 'the old key was copied'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return show(t, cmd, with(q, (*admin.Client).RotateAuthority), authorityText)
+			return show(t, cmd, admin.CallRotate, q, authorityText)
 		},
 	}
 	cmd.Flags().StringVar(&q.Force, "force", "", "do the next `step`, activate or retire, without those that it waits for")
@@ -65,7 +65,7 @@ func (t *tool) replicaTokenCommand() *cobra.Command {
   ashorectl ca replica-token --ttl 15m
   ashorectl ca show`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return show(t, cmd, with(q, (*admin.Client).CreateReplicaToken), func(made admin.ReplicaToken) string {
+			return show(t, cmd, admin.CallCreateReplicaToken, q, func(made admin.ReplicaToken) string {
 				return made.Token + "\n"
 			})
 		},
@@ -85,7 +85,7 @@ func authorityText(a admin.Authority) string {
 		if time.Until(c.Renew) > 0 {
 			renewed = when(c.Renew)
 		}
-		certificates.add(what, c.State, when(c.NotAfter), renewed, c.Subject, c.Root)
+		certificates.add(what, c.State, when(c.NotAfter), renewed, c.Name, c.Root)
 	}
 	for _, root := range a.Roots {
 		add("root", root)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"time"
@@ -25,12 +24,12 @@ func words(list ...string) cobra.CompletionFunc {
 }
 
 // complete asks ashored for the names that a shell offers; there are none if it does not answer.
-func complete[T any](t *tool, cmd *cobra.Command, send request[T], names func(T) []string) []string {
+func complete[Q, A any](t *tool, cmd *cobra.Command, call admin.Call[Q, A], q Q, names func(A) []string) []string {
 	c, err := t.client()
 	if err != nil {
 		return nil
 	}
-	answer, err := send(c.Within(completionTimeout), cmd.Context())
+	answer, err := admin.Send(cmd.Context(), c.Within(completionTimeout), call, q)
 	if err != nil {
 		return nil
 	}
@@ -50,7 +49,7 @@ func argument(index int, list func(*cobra.Command) []string) cobra.CompletionFun
 
 // proxyNames returns the names of the connected proxies.
 func (t *tool) proxyNames(cmd *cobra.Command) []string {
-	return complete(t, cmd, (*admin.Client).Status, func(s admin.Status) (out []string) {
+	return complete(t, cmd, admin.CallStatus, admin.None{}, func(s admin.Status) (out []string) {
 		for _, p := range s.Proxies {
 			out = append(out, p.ID)
 		}
@@ -76,12 +75,12 @@ func (t *tool) objectNames(cmd *cobra.Command, kind string, stored bool) []strin
 	if f := cmd.Flags().Lookup("namespace"); f != nil {
 		namespace = f.Value.String()
 	}
-	return complete(t, cmd, func(c *admin.Client, ctx context.Context) ([]admin.Object, error) {
-		if stored {
-			return c.Stored(ctx, kind, namespace, "")
-		}
-		return c.Objects(ctx, kind, namespace, "")
-	}, func(found []admin.Object) (out []string) {
+	call := admin.CallObjects
+	if stored {
+		call = admin.CallStored
+	}
+	q := admin.ObjectQuery{Kind: kind, Namespace: namespace}
+	return complete(t, cmd, call, q, func(found []admin.Object) (out []string) {
 		for _, o := range found {
 			if namespace != "" {
 				out = append(out, o.Metadata.Name)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"regexp"
 	"strings"
@@ -33,9 +32,11 @@ func (t *tool) describeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return show(t, cmd, func(c *admin.Client, ctx context.Context) (description, error) {
-				return describe(ctx, c, ref)
-			}, description.text)
+			d, err := t.describe(cmd, ref)
+			if err != nil {
+				return err
+			}
+			return t.print(cmd, d, d.text())
 		},
 		ValidArgsFunction: t.kindAndName(false),
 	}
@@ -43,12 +44,12 @@ func (t *tool) describeCommand() *cobra.Command {
 	return cmd
 }
 
-func describe(ctx context.Context, c *admin.Client, ref *admin.Ref) (description, error) {
-	found, err := c.Objects(ctx, ref.Kind, ref.Namespace, ref.Name)
+func (t *tool) describe(cmd *cobra.Command, ref *admin.Ref) (description, error) {
+	found, err := ask(t, cmd, admin.CallObjects, admin.ObjectQuery(*ref))
 	if err != nil {
 		return description{}, err
 	}
-	all, err := c.Problems(ctx)
+	all, err := ask(t, cmd, admin.CallProblems, admin.None{})
 	if err != nil {
 		return description{}, err
 	}

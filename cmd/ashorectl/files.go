@@ -32,7 +32,7 @@ func filesFlag(cmd *cobra.Command, paths *[]string) {
 
 // readFiles reads the files of paths, sorted, and those of folders, and returns the problems of what
 // cannot be read. The error is one of usage or of standard input.
-func readFiles(cmd *cobra.Command, paths []string, followSymlinks bool) ([]admin.Piece, []feed.Problem, error) {
+func readFiles(cmd *cobra.Command, paths []string) ([]admin.Piece, []feed.Problem, error) {
 	if len(paths) == 0 {
 		return nil, nil, usage(cmd, errors.New("no file: name at least one file or folder with -f"))
 	}
@@ -46,7 +46,7 @@ func readFiles(cmd *cobra.Command, paths []string, followSymlinks bool) ([]admin
 		case err != nil:
 			return nil, nil, usage(cmd, fmt.Errorf("-f: %w", err))
 		case info.IsDir():
-			files, wrong := filestore.List(path, followSymlinks)
+			files, wrong := filestore.List(path)
 			names, problems = append(names, files...), append(problems, wrong...)
 		default:
 			names = append(names, filepath.Clean(path))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,12 +15,11 @@ import (
 // getQuery is the command line of "get".
 type getQuery struct {
 	kind, namespace, name string
-	store, watch          bool
+	store                 bool
 }
 
 // item is one object, service or endpoint.
 type item struct {
-	id    string // unique among the items of a list, and constant while the item changes
 	name  string // "virtualservice shop/web", for -o name
 	value any    // for JSON and YAML
 	cells []any
@@ -35,7 +33,7 @@ func (t *tool) getCommand() *cobra.Command {
 		Short: "Show active objects and where each was defined; KIND may be services or endpoints",
 		Example: `  ashorectl get virtualservice
   ashorectl get vs web -n shop -o yaml
-  ashorectl get endpoints web.service.consul -w`,
+  ashorectl get endpoints web.service.consul -o wide`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.kind = args[0]
@@ -47,9 +45,9 @@ func (t *tool) getCommand() *cobra.Command {
 			}
 			switch strings.ToLower(q.kind) {
 			case "services", "service", "svc":
-				return t.getServices(cmd, q, services())
+				return t.getServices(cmd, q, false)
 			case "endpoints", "endpoint", "ep":
-				return t.getServices(cmd, q, endpoints())
+				return t.getServices(cmd, q, true)
 			}
 			return t.getObjects(cmd, q)
 		},
@@ -57,7 +55,6 @@ func (t *tool) getCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&q.namespace, "namespace", "n", "", "only this namespace (default: all)")
 	cmd.Flags().BoolVar(&q.store, "store", false, "show the objects of the store, active or not")
-	cmd.Flags().BoolVarP(&q.watch, "watch", "w", false, "then print changes: + is new, ~ has changed, - is deleted")
 	return cmd
 }
 
@@ -69,53 +66,34 @@ type object struct {
 	Spec       json.RawMessage `json:"spec,omitempty"`
 }
 
-func (q getQuery) objects(c *admin.Client, ctx context.Context) ([]admin.Object, error) {
-	if q.store {
-		return c.Stored(ctx, q.kind, q.namespace, q.name)
-	}
-	return c.Objects(ctx, q.kind, q.namespace, q.name)
-}
-
 func (t *tool) getObjects(cmd *cobra.Command, q getQuery) error {
-	if q.watch {
-		return t.watchObjects(cmd, q)
+	call := admin.CallObjects
+	if q.store {
+		call = admin.CallStored
 	}
-	found, err := ask(t, cmd, q.objects)
+	found, err := ask(t, cmd, call, admin.ObjectQuery{Kind: q.kind, Namespace: q.namespace, Name: q.name})
 	if err != nil {
 		return err
 	}
 	var unusable []error // they have no content, so a list without them must not look complete
-	var usable []admin.Object
+	items := []item{}
 	for _, o := range found {
+		name := objectName(o)
 		if o.Unusable != "" {
-			unusable = append(unusable, fmt.Errorf("%s: %s", objectName(o), o.Unusable))
-		} else {
-			usable = append(usable, o)
+			unusable = append(unusable, fmt.Errorf("%s: %s", name, o.Unusable))
+			continue
 		}
+		items = append(items, item{name: name, value: object{o.APIVersion, o.Kind, o.Metadata, o.Spec},
+			cells: []any{o.Metadata.Namespace, o.Metadata.Name, placeOf(o.Origin)}, wide: []any{age(o.Metadata.Created)}})
 	}
-	items := objectItems(usable)
 	var v any
 	if q.name != "" && len(items) == 1 {
 		v = items[0].value
 	} else {
 		v = map[string]any{"apiVersion": "v1", "kind": "List", "items": values(items)}
 	}
-	err = t.printItems(cmd, v, newTable("NAMESPACE", "NAME", "READ FROM"), []string{"AGE"}, items)
+	err = t.printItems(cmd, v, []string{"NAMESPACE", "NAME", "READ FROM"}, []string{"AGE"}, items)
 	return errors.Join(append(unusable, err)...)
-}
-
-func objectItems(list []admin.Object) []item {
-	out := make([]item, len(list))
-	for i, o := range list {
-		place := placeOf(o.Origin)
-		if o.Unusable != "" {
-			place = o.Unusable
-		}
-		name := objectName(o)
-		out[i] = item{id: name, name: name, value: object{o.APIVersion, o.Kind, o.Metadata, o.Spec},
-			cells: []any{o.Metadata.Namespace, o.Metadata.Name, place}, wide: []any{age(o.Metadata.Created)}}
-	}
-	return out
 }
 
 func objectName(o admin.Object) string {
@@ -157,13 +135,18 @@ func values(items []item) []any {
 }
 
 // printItems prints v, or the names of items, or a table of them.
-func (t *tool) printItems(cmd *cobra.Command, v any, tb *table, wide []string, items []item) error {
+func (t *tool) printItems(cmd *cobra.Command, v any, columns, wide []string, items []item) error {
 	if t.output == wideFormat {
-		tb.rows[0] = append(tb.rows[0], wide...)
+		columns = append(columns, wide...)
 	}
+	tb := newTable(columns...)
 	names := ""
 	for _, it := range items {
-		tb.add(t.cells(it)...)
+		cells := it.cells
+		if t.output == wideFormat {
+			cells = append(cells, it.wide...)
+		}
+		tb.add(cells...)
 		names += it.name + "\n"
 	}
 	switch {
@@ -173,12 +156,4 @@ func (t *tool) printItems(cmd *cobra.Command, v any, tb *table, wide []string, i
 		return t.print(cmd, v, "none\n")
 	}
 	return t.print(cmd, v, tb.String())
-}
-
-// cells returns the cells of an item that the format of output has.
-func (t *tool) cells(it item) []any {
-	if t.output == wideFormat {
-		return append(append([]any{}, it.cells...), it.wide...)
-	}
-	return it.cells
 }

@@ -20,14 +20,13 @@ func (t *tool) historyCommand() *cobra.Command {
   ashorectl history --limit 1 -o json`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q.All = t.output != tableFormat
 			if len(args) > 0 {
 				var err error
 				if q.Ref, err = objectRef(cmd, args, namespace); err != nil {
 					return err
 				}
 			}
-			return show(t, cmd, with(q, (*admin.Client).History), func(h admin.StoreHistory) string {
+			return show(t, cmd, admin.CallHistory, q, func(h admin.StoreHistory) string {
 				switch {
 				case len(h.Revisions) == 0:
 					return fmt.Sprintf("none; the store is at revision %s\n", h.Latest)
@@ -56,27 +55,23 @@ func historyTable(h admin.StoreHistory) string {
 // changesText names the change of a revision, or counts its changes and names the first ones.
 func changesText(r admin.StoreRevision) string {
 	const most = 3
-	total := 0
-	for _, n := range r.Count {
-		total += n
-	}
-	if total == 1 && len(r.Changes) == 1 {
+	if len(r.Changes) == 1 {
 		return r.Changes[0].Action + " " + r.Changes[0].Ref.String()
 	}
 	var names []string
 	for _, c := range r.Changes[:min(len(r.Changes), most)] {
 		names = append(names, c.Ref.String())
 	}
-	if total > len(names) {
+	if len(r.Changes) > most {
 		names = append(names, "…")
 	}
-	return countText(r.Count) + ": " + strings.Join(names, ", ")
+	return countText(r.Changes) + ": " + strings.Join(names, ", ")
 }
 
 func historyDifferences(h admin.StoreHistory) string {
 	var texts []string
 	for _, r := range h.Revisions {
-		text := fmt.Sprintf("revision %s, %s, by %s: %s\n", r.Revision, local(r.When), r.Who, countText(r.Count))
+		text := fmt.Sprintf("revision %s, %s, by %s: %s\n", r.Revision, local(r.When), r.Who, countText(r.Changes))
 		for _, c := range r.Changes {
 			text += c.Difference
 		}

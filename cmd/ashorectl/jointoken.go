@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -36,7 +35,7 @@ func (t *tool) createTokenCommand() *cobra.Command {
 			if q.Group == "" {
 				return usage(cmd, errors.New("--group is missing: \"ashorectl get workloadgroup\" lists the groups"))
 			}
-			made, err := ask(t, cmd, with(q, (*admin.Client).CreateToken))
+			made, err := ask(t, cmd, admin.CallCreateToken, q)
 			if err != nil {
 				return err
 			}
@@ -104,10 +103,7 @@ func (t *tool) listTokensCommand() *cobra.Command {
   ashorectl join-token list -o yaml
   ashorectl join-token list -o json | jq -r '.[] | select(.state == "unused").id'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return show(t, cmd, func(c *admin.Client, ctx context.Context) ([]admin.TokenStatus, error) {
-				list, err := c.ListTokens(ctx)
-				return append([]admin.TokenStatus{}, list...), err // JSON has [], not null
-			}, tokenTable)
+			return show(t, cmd, admin.CallTokens, admin.None{}, tokenTable)
 		},
 	}
 }
@@ -139,15 +135,15 @@ func (t *tool) revokeTokenCommand() *cobra.Command {
   ashorectl workload revoke shop/web-1`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return show(t, cmd, func(c *admin.Client, ctx context.Context) (revokedToken, error) {
-				id := tokenID(args[0])
-				return revokedToken{id, "revoked"}, c.RevokeToken(ctx, id)
-			}, func(r revokedToken) string {
-				return fmt.Sprintf("token %s is revoked. A workload that joined with it stays\n", r.ID)
-			})
+			id := admin.TokenID{ID: tokenID(args[0])}
+			if _, err := ask(t, cmd, admin.CallRevokeToken, id); err != nil {
+				return err
+			}
+			return t.print(cmd, id, fmt.Sprintf("token %s is revoked. A workload that joined with it stays\n",
+				id.ID))
 		},
 		ValidArgsFunction: argument(0, func(cmd *cobra.Command) []string {
-			return complete(t, cmd, (*admin.Client).ListTokens, func(list []admin.TokenStatus) (out []string) {
+			return complete(t, cmd, admin.CallTokens, admin.None{}, func(list []admin.TokenStatus) (out []string) {
 				for _, k := range list {
 					if k.State == "unused" {
 						out = append(out, k.ID)
@@ -157,11 +153,6 @@ func (t *tool) revokeTokenCommand() *cobra.Command {
 			})
 		}),
 	}
-}
-
-type revokedToken struct {
-	ID    string `json:"id"`
-	State string `json:"state"`
 }
 
 // tokenID returns the ID in arg, which may be a whole token: its secret is not sent.

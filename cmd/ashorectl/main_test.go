@@ -107,7 +107,6 @@ func (f *fake) routes() []admin.Route {
 		admin.Handle(admin.CallExplain, admin.Viewer, f.Explain),
 		admin.Handle(admin.CallStored, admin.Viewer, f.Stored),
 		admin.Handle(admin.CallHistory, admin.Viewer, f.History),
-		admin.Handle(admin.CallDifferences, admin.Viewer, f.History),
 		admin.Handle(admin.CallWrite, admin.Operator, f.Write),
 		admin.Handle(admin.CallPreview, admin.Viewer, f.Preview),
 		admin.Handle(admin.CallCreateToken, admin.Operator, f.CreateToken),
@@ -119,8 +118,8 @@ func (f *fake) routes() []admin.Route {
 		admin.Handle(admin.CallWorkloads, admin.Viewer, f.ListWorkloads),
 		admin.Handle(admin.CallRevoke, admin.Operator, f.Revoke),
 		admin.Handle(admin.CallRestore, admin.Operator, f.Restore),
-		admin.HandleStream(admin.StreamServices, admin.Viewer, f.Services),
-		admin.HandleStream(admin.StreamAudit, admin.Operator, f.Tail),
+		admin.Handle(admin.CallServices, admin.Viewer, f.Services),
+		admin.Handle(admin.CallAudit, admin.Operator, f.Tail),
 	}
 }
 
@@ -277,7 +276,7 @@ func TestMistakes(t *testing.T) {
 		{"proxy-status nobody", 1, `no proxy "nobody" is connected`},
 		{"proxy-config all nobody", 1, "no proxy nobody"},
 		{"proxy-config all web-1.shop --name zz", 1, `has no resource "zz"`},
-		{"status --socket /does/not/exist.sock", 1, "ashored is not running: there is no admin socket /does/not/exist.sock"},
+		{"status --socket /does/not/exist.sock", 1, "ashored is not running: nothing listens at the admin socket /does/not/exist.sock"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
 			t.Parallel()

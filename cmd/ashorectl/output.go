@@ -63,25 +63,6 @@ func (t *tool) print(cmd *cobra.Command, v any, text string) error {
 	return err
 }
 
-// printEvent prints one value of a stream: a line of JSON, a YAML document, or line.
-func (t *tool) printEvent(cmd *cobra.Command, v any, line string) error {
-	w := cmd.OutOrStdout()
-	switch t.output {
-	case jsonFormat:
-		return json.NewEncoder(w).Encode(v)
-	case yamlFormat:
-		text, err := toYAML(v)
-		if err != nil {
-			return fmt.Errorf("encode YAML: %w", err)
-		}
-		_, err = io.WriteString(w, "---\n"+text)
-		return err
-	default:
-		_, err := fmt.Fprintln(w, printable(line))
-		return err
-	}
-}
-
 // toYAML encodes v with its JSON names.
 func toYAML(v any) (string, error) {
 	b, err := json.Marshal(v)

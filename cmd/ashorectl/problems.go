@@ -21,7 +21,7 @@ func (t *tool) problemsCommand() *cobra.Command {
   ashorectl problems -o json | jq -r '.[] | "\(.file):\(.line)"'
   watch ashorectl problems`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, err := ask(t, cmd, (*admin.Client).Problems)
+			list, err := ask(t, cmd, admin.CallProblems, admin.None{})
 			if err != nil {
 				return err
 			}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,16 +35,16 @@ func (t *tool) proxyConfigCommand() *cobra.Command {
 			if i < 0 {
 				return usage(cmd, fmt.Errorf("unknown type %q: want %s", args[0], strings.Join(names, ", ")))
 			}
-			return show(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Dump, error) {
-				d, err := c.Dump(ctx, args[1], configTypes()[i][1])
-				if err == nil && name != "" {
-					if d = named(d, name); len(d.Types) == 0 {
-						err = fmt.Errorf("%s has no resource %q of type %s: without --name all are listed", args[1], name,
-							args[0])
-					}
+			d, err := ask(t, cmd, admin.CallDump, admin.DumpRequest{Proxy: args[1], Type: configTypes()[i][1]})
+			if err != nil {
+				return err
+			}
+			if name != "" {
+				if d = named(d, name); len(d.Types) == 0 {
+					return fmt.Errorf("%s has no resource %q of type %s: without --name all are listed", args[1], name, args[0])
 				}
-				return d, err
-			}, dumpTable)
+			}
+			return t.print(cmd, d, dumpTable(d))
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 0 {

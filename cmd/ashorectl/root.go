@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -119,39 +118,26 @@ func must(err error) {
 	}
 }
 
-// request is one request to ashored.
-type request[T any] func(*admin.Client, context.Context) (T, error)
-
-// with returns the request that has q as its argument.
-func with[Q, T any](q Q, send func(*admin.Client, context.Context, Q) (T, error)) request[T] {
-	return func(c *admin.Client, ctx context.Context) (T, error) { return send(c, ctx, q) }
-}
-
-// ask sends one request to ashored. An invalid request is a usage error.
-func ask[T any](t *tool, cmd *cobra.Command, send request[T]) (T, error) {
+// ask sends one call to ashored. An invalid request is a usage error.
+func ask[Q, A any](t *tool, cmd *cobra.Command, call admin.Call[Q, A], q Q) (answer A, err error) {
 	c, err := t.client()
 	if err != nil {
-		var none T
-		return none, err
+		return answer, err
 	}
-	answer, err := send(c, cmd.Context())
-	return answer, invalidIsUsage(cmd, err)
+	answer, err = admin.Send(cmd.Context(), c, call, q)
+	if errors.Is(err, admin.ErrInvalid) {
+		err = usage(cmd, err)
+	}
+	return answer, err
 }
 
-// show sends one request and prints the answer; text formats it for people.
-func show[T any](t *tool, cmd *cobra.Command, send request[T], text func(T) string) error {
-	answer, err := ask(t, cmd, send)
+// show sends one call and prints the answer; text formats it for people.
+func show[Q, A any](t *tool, cmd *cobra.Command, call admin.Call[Q, A], q Q, text func(A) string) error {
+	answer, err := ask(t, cmd, call, q)
 	if err != nil {
 		return err
 	}
 	return t.print(cmd, answer, text(answer))
-}
-
-func invalidIsUsage(cmd *cobra.Command, err error) error {
-	if errors.Is(err, admin.ErrInvalid) {
-		return usage(cmd, err)
-	}
-	return err
 }
 
 // client returns a client of the socket of --socket, or of the one that is found.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -14,49 +13,33 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 )
 
-// serviceView is what "get" shows of services.
-type serviceView struct {
-	endpoints     bool // the request asks for endpoints, too
-	columns, wide []string
-	items         func(admin.Service) []item
-}
-
-func services() serviceView {
-	return serviceView{false, []string{"NAMESPACE", "HOST", "PORTS", "ADDRESS", "HEALTHY", "FROM"},
-		[]string{"RESOLUTION", "LOCATION", "EXPORTED TO", "IDENTITIES", "READ FROM"}, serviceItems}
-}
-
-func endpoints() serviceView {
-	return serviceView{true, []string{"NAMESPACE", "HOST", "ADDRESS", "PORTS", "HEALTH", "IDENTITY", "LOCALITY", "FROM"},
-		[]string{"WORKLOAD", "NETWORK", "WEIGHT", "TLS", "LABELS", "READ FROM"}, endpointItems}
-}
-
-func (t *tool) getServices(cmd *cobra.Command, q getQuery, v serviceView) error {
+func (t *tool) getServices(cmd *cobra.Command, q getQuery, endpoints bool) error {
 	if q.store {
 		return usage(cmd, errors.New("--store is for objects: the store has no services or endpoints"))
 	}
-	sq := admin.ServiceQuery{Namespace: q.namespace, Host: q.name, Endpoints: v.endpoints, Watch: q.watch}
-	if q.watch {
-		return t.watchServices(cmd, sq, v)
-	}
-	items, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) ([]item, error) {
-		var out []item
-		err := c.Services(ctx, sq, func(e admin.ServiceEvent) error {
-			if e.Event == admin.ServiceIs {
-				out = append(out, v.items(e.Service)...)
-			}
-			return nil
-		})
-		return out, err
-	})
+	found, err := ask(t, cmd, admin.CallServices,
+		admin.ServiceQuery{Namespace: q.namespace, Host: q.name, Endpoints: endpoints})
 	if err != nil {
 		return err
 	}
-	return t.printItems(cmd, values(items), newTable(v.columns...), v.wide, items)
+	var items []item
+	for _, s := range found {
+		if endpoints {
+			items = append(items, endpointItems(s)...)
+		} else {
+			items = append(items, serviceItem(s))
+		}
+	}
+	if endpoints {
+		return t.printItems(cmd, values(items),
+			[]string{"NAMESPACE", "HOST", "ADDRESS", "PORTS", "HEALTH", "IDENTITY", "LOCALITY", "FROM"},
+			[]string{"WORKLOAD", "NETWORK", "WEIGHT", "TLS", "LABELS", "READ FROM"}, items)
+	}
+	return t.printItems(cmd, values(items), []string{"NAMESPACE", "HOST", "PORTS", "ADDRESS", "HEALTHY", "FROM"},
+		[]string{"RESOLUTION", "LOCATION", "EXPORTED TO", "READ FROM"}, items)
 }
 
-func serviceItems(s admin.Service) []item {
-	name := "service " + s.Namespace + "/" + s.Host
+func serviceItem(s admin.Service) item {
 	var sources, declared []string
 	for _, src := range s.Sources {
 		sources = append(sources, src.Source)
@@ -64,11 +47,10 @@ func serviceItems(s admin.Service) []item {
 			declared = append(declared, declaredIn(src.Place))
 		}
 	}
-	return []item{{id: name, name: name, value: s,
+	return item{name: "service " + s.Namespace + "/" + s.Host, value: s,
 		cells: []any{s.Namespace, s.Host, servicePorts(s.Ports), strings.Join(s.Addresses, ","),
 			fmt.Sprintf("%d/%d", s.Health.Healthy, s.Health.Total()), strings.Join(sources, ",")},
-		wide: []any{s.Resolution, s.Location, strings.Join(s.ExportTo, ","), strings.Join(s.Identities, ","),
-			strings.Join(declared, ",")}}}
+		wide: []any{s.Resolution, s.Location, strings.Join(s.ExportTo, ","), strings.Join(declared, ",")}}
 }
 
 // servicePorts returns "80/HTTP,5432/TCP"; "8080/?" has no declared protocol.
@@ -97,16 +79,13 @@ type serviceEndpoint struct {
 
 func endpointItems(s admin.Service) []item {
 	var out []item
-	seen := map[string]int{}
 	for _, ep := range s.Endpoints {
 		ports := endpointPorts(ep.Ports)
-		id := fmt.Sprintf("%s %s %s %s %s", s.Host, ep.Address, ports, ep.Workload, ep.From.Source)
-		seen[id]++
 		identity := ep.Identity
 		if _, short, ok := strings.Cut(identity, "/ns/"); ok {
 			identity = strings.Replace(short, "/sa/", "/", 1)
 		}
-		out = append(out, item{id: fmt.Sprintf("%s %d", id, seen[id]), name: "endpoint " + s.Host + " " + ep.Address,
+		out = append(out, item{name: "endpoint " + s.Host + " " + ep.Address,
 			value: serviceEndpoint{s.Host, s.Namespace, ep},
 			cells: []any{s.Namespace, s.Host, ep.Address, ports, endpointHealth(ep), identity, ep.Locality, ep.From.Source},
 			wide: []any{ep.Namespace + "/" + cmp.Or(ep.Workload, "-"), ep.Network, ep.Weight, ep.TLSMode,

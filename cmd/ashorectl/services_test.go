@@ -4,10 +4,8 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
-	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
 // fakeServices returns one service without endpoints, and one of two sources.
@@ -20,7 +18,7 @@ func fakeServices() []admin.Service {
 				"2001:2::9"}, Sources: []admin.ServiceSource{{Place: admin.Place{Source: "dc1",
 				Object: "Consul service db"}}}},
 		{Host: "web.service.consul", Namespace: "shop", Ports: []admin.ServicePort{{Number: 80, Name: "http", Protocol: "HTTP"}, {Number: 90, Protocol: "TCP"}}, Resolution: "STATIC", Location: "MESH_EXTERNAL",
-			ExportTo: []string{"."}, Identities: []string{"spiffe://cluster.local/ns/shop/sa/web"}, Health: admin.HealthCount{Healthy: 1, Draining: 1},
+			ExportTo: []string{"."}, Health: admin.HealthCount{Healthy: 1, Draining: 1},
 			Sources: []admin.ServiceSource{{Place: files, Endpoints: 1}, {Place: dc1, Endpoints: 1}},
 			Endpoints: []admin.Endpoint{
 				{Address: "10.0.0.1", Ports: []admin.EndpointPort{{Service: 80, Number: 8080}, {Service: 90, Number: 90}}, Health: "healthy", Identity: "spiffe://cluster.local/ns/shop/sa/web", ServiceAccount: "web",
@@ -30,44 +28,20 @@ func fakeServices() []admin.Service {
 	}
 }
 
-// Services implements admin.Catalog. A watch goes on with a change of health, and the end of the
-// other service.
-func (*fake) Services(ctx context.Context, q admin.ServiceQuery, emit func(admin.ServiceEvent) error) error {
-	var events []admin.ServiceEvent
+func (*fake) Services(_ context.Context, q admin.ServiceQuery) ([]admin.Service, error) {
+	out := []admin.Service{}
 	for _, s := range fakeServices() {
 		if (q.Host == "" || q.Host == s.Host) && (q.Namespace == "" || q.Namespace == s.Namespace) {
 			if !q.Endpoints {
 				s.Endpoints = nil
 			}
-			events = append(events, admin.ServiceEvent{Event: admin.ServiceIs, Service: s})
+			out = append(out, s)
 		}
 	}
-	if len(events) == 0 && q.Host != "" {
-		return admin.NewError(admin.ErrNotFound, "the mesh knows no service %q", q.Host)
+	if len(out) == 0 && q.Host != "" {
+		return nil, admin.NewError(admin.ErrNotFound, "the mesh knows no service %q", q.Host)
 	}
-	if q.Watch {
-		web := fakeServices()[1]
-		web.Health = admin.HealthCount{Healthy: 1, Unhealthy: 1}
-		web.Endpoints[1].Health = "unhealthy"
-		if !q.Endpoints {
-			web.Endpoints = nil
-		}
-		events = append(events, admin.ServiceEvent{Event: admin.ServicesListed}, events[0],
-			admin.ServiceEvent{Event: admin.ServiceIs, Service: web},
-			admin.ServiceEvent{Event: admin.ServiceGone, Service: admin.Service{Namespace: "shop",
-				Host: "web.service.consul"}})
-	}
-	events = append(events, admin.ServiceEvent{Event: admin.ServiceGone,
-		Service: admin.Service{Namespace: "shop", Host: "old.service.consul"}})
-	for _, e := range events {
-		if err := emit(e); err != nil {
-			return err
-		}
-	}
-	if q.Watch {
-		<-ctx.Done()
-	}
-	return nil
+	return out, nil
 }
 
 func TestGetServices(t *testing.T) {
@@ -78,8 +52,8 @@ func TestGetServices(t *testing.T) {
 shop       db.service.consul   5432/?          240.240.0.9,2001:2::9  0/0      dc1
 shop       web.service.consul  80/HTTP,90/TCP  -                      1/2      files,dc1
 `,
-		"get svc web.service.consul -o wide": `NAMESPACE  HOST                PORTS           ADDRESS  HEALTHY  FROM       RESOLUTION  LOCATION       EXPORTED TO  IDENTITIES                             READ FROM
-shop       web.service.consul  80/HTTP,90/TCP  -        1/2      files,dc1  STATIC      MESH_EXTERNAL  .            spiffe://cluster.local/ns/shop/sa/web  ServiceEntry shop/web (/etc/a.yaml:3),Consul service web
+		"get svc web.service.consul -o wide": `NAMESPACE  HOST                PORTS           ADDRESS  HEALTHY  FROM       RESOLUTION  LOCATION       EXPORTED TO  READ FROM
+shop       web.service.consul  80/HTTP,90/TCP  -        1/2      files,dc1  STATIC      MESH_EXTERNAL  .            ServiceEntry shop/web (/etc/a.yaml:3),Consul service web
 `,
 		"get endpoints": `NAMESPACE  HOST                ADDRESS   PORTS       HEALTH    IDENTITY  LOCALITY  FROM
 shop       web.service.consul  10.0.0.1  80:8080,90  healthy   shop/web  eu/a      files
@@ -112,41 +86,6 @@ shop       web.service.consul  10.0.0.2  80,90       draining  -         -      
 		if code, _, errOut := result(t, append([]string{"--socket", socket}, strings.Fields(args)...)...); code == 0 ||
 			!strings.Contains(errOut, want) {
 			t.Errorf("%s: %d, %q; want %q", args, code, errOut, want)
-		}
-	}
-}
-
-// A watch prints the present items and then changes.
-func TestWatchServices(t *testing.T) {
-	t.Parallel()
-	socket := serve(t, &fake{})
-	for args, want := range map[string]string{
-		"get services -w": `+ shop  db.service.consul  5432/?  240.240.0.9,2001:2::9  0/0  dc1
-+ shop  web.service.consul  80/HTTP,90/TCP  -  1/2  files,dc1
-~ shop  web.service.consul  80/HTTP,90/TCP  -  1/2  files,dc1
-- shop  web.service.consul  80/HTTP,90/TCP  -  1/2  files,dc1
-`,
-		"get services web.service.consul -w -o name": `+ service shop/web.service.consul
-~ service shop/web.service.consul
-- service shop/web.service.consul
-`,
-		"get endpoints -w": `+ shop  web.service.consul  10.0.0.1  80:8080,90  healthy  shop/web  eu/a  files
-+ shop  web.service.consul  10.0.0.2  80,90  draining  -  -  dc1
-~ shop  web.service.consul  10.0.0.2  80,90  unhealthy  -  -  dc1
-- shop  web.service.consul  10.0.0.1  80:8080,90  healthy  shop/web  eu/a  files
-- shop  web.service.consul  10.0.0.2  80,90  unhealthy  -  -  dc1
-`,
-	} {
-		ctx, cancel := context.WithCancel(t.Context())
-		var out testlog.Text
-		done := make(chan int, 1)
-		go func() { done <- run(ctx, append([]string{"--socket", socket}, strings.Fields(args)...), &out, &out) }()
-		for end := time.Now().Add(20 * time.Second); len(out.String()) < len(want) && time.Now().Before(end); {
-			time.Sleep(5 * time.Millisecond)
-		}
-		cancel()
-		if code := <-done; code != 0 || out.String() != want {
-			t.Errorf("%s: %d, got\n%s\nwant\n%s", args, code, out.String(), want)
 		}
 	}
 }

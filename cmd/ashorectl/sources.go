@@ -1,8 +1,6 @@
 package main
 
 import (
-	"cmp"
-	"context"
 	"fmt"
 	"strings"
 
@@ -20,10 +18,11 @@ func (t *tool) sourcesCommand() *cobra.Command {
   ashorectl sources -o json | jq '.[] | select(.error)'
   ashorectl sources accept-removals files`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return show(t, cmd, func(c *admin.Client, ctx context.Context) ([]feed.SourceStatus, error) {
-				s, err := c.Status(ctx)
-				return s.Sources, err
-			}, sourcesText)
+			s, err := ask(t, cmd, admin.CallStatus, admin.None{})
+			if err != nil {
+				return err
+			}
+			return t.print(cmd, s.Sources, sourcesText(s.Sources))
 		},
 	}
 	cmd.AddCommand(t.acceptRemovalsCommand())
@@ -35,18 +34,18 @@ func (t *tool) acceptRemovalsCommand() *cobra.Command {
 		Use:   "accept-removals SOURCE",
 		Short: "Remove what is retained although a source does not have it any more",
 		Example: `  ashorectl sources accept-removals files
-  ashorectl sources accept-removals file:/etc/ashore
+  ashorectl sources accept-removals files:team-b
   ashorectl sources accept-removals mcp:central -o json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return show(t, cmd, with(args[0], (*admin.Client).AcceptRemovals), func(a admin.Accepted) string {
+			return show(t, cmd, admin.CallAcceptRemovals, admin.AcceptRequest{Source: args[0]}, func(a admin.Accepted) string {
 				return fmt.Sprintf("%s: removed %s\n", a.Source, count(a.Removed, "item"))
 			})
 		},
 		ValidArgsFunction: argument(0, func(cmd *cobra.Command) []string {
-			return complete(t, cmd, (*admin.Client).Status, func(s admin.Status) (out []string) {
+			return complete(t, cmd, admin.CallStatus, admin.None{}, func(s admin.Status) (out []string) {
 				for _, src := range s.Sources {
-					out = append(out, sourceName(src))
+					out = append(out, src.Name)
 				}
 				return out
 			})
@@ -55,14 +54,10 @@ func (t *tool) acceptRemovalsCommand() *cobra.Command {
 }
 
 func sourcesText(all []feed.SourceStatus) string {
-	tb := newTable("SOURCE", "STATE", "ITEMS", "RETAINED", "PROBLEMS", "LAST CHANGE", "ORIGIN")
+	tb := newTable("SOURCE", "STATE", "ITEMS", "RETAINED", "PROBLEMS", "LAST CHANGE", "FOLDER")
 	for _, s := range all {
-		origin := ""
-		if s.Setting != "" {
-			origin = cmp.Or(s.Folder, s.Name)
-		}
 		state, _ := sourceState(s)
-		tb.add(sourceName(s), state, s.Items, s.Retained, s.Problems, age(s.LastUpdate), origin)
+		tb.add(s.Name, state, s.Items, s.Retained, s.Problems, age(s.LastUpdate), s.Folder)
 	}
 	return tb.String() + sourceReasons(all)
 }
@@ -72,14 +67,11 @@ func sourceReasons(all []feed.SourceStatus) string {
 	var b strings.Builder
 	for _, s := range all {
 		if state, reason := sourceState(s); state != "ok" {
-			fmt.Fprintf(&b, "%s: %s\n", sourceName(s), reason)
+			fmt.Fprintf(&b, "%s: %s\n", s.Name, reason)
 		}
 	}
 	return b.String()
 }
-
-// sourceName returns the name in the settings, or else that of the source itself.
-func sourceName(s feed.SourceStatus) string { return cmp.Or(s.Setting, s.Name) }
 
 // sourceState returns the state of a source, as docs/ashorectl.md lists them, and its reason.
 func sourceState(s feed.SourceStatus) (state, reason string) {

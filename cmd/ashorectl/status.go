@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,7 +20,7 @@ func (t *tool) statusCommand() *cobra.Command {
   ashorectl status --socket .ashore/admin.sock
   ashorectl status -o json | jq .config`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return show(t, cmd, (*admin.Client).Status, func(s admin.Status) string {
+			return show(t, cmd, admin.CallStatus, admin.None{}, func(s admin.Status) string {
 				return sections(summary(s), proxiesText(s.Proxies))
 			})
 		},
@@ -38,16 +37,18 @@ func (t *tool) proxyStatusCommand() *cobra.Command {
   ashorectl ps -o json | jq '.[] | select(.types[].latest | not) | .id'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return show(t, cmd, proxies, proxiesText)
+			s, err := ask(t, cmd, admin.CallStatus, admin.None{})
+			if err != nil {
+				return err
 			}
-			return show(t, cmd, func(c *admin.Client, ctx context.Context) (admin.ProxyStatus, error) {
-				all, err := proxies(c, ctx)
-				if err != nil {
-					return admin.ProxyStatus{}, err
-				}
-				return newestProxy(all, args[0])
-			}, proxyText)
+			if len(args) == 0 {
+				return t.print(cmd, s.Proxies, proxiesText(s.Proxies))
+			}
+			p, err := newestProxy(s.Proxies, args[0])
+			if err != nil {
+				return err
+			}
+			return t.print(cmd, p, proxyText(p))
 		},
 		ValidArgsFunction: argument(0, t.proxyNames),
 	}
@@ -65,11 +66,6 @@ func newestProxy(all []admin.ProxyStatus, id string) (newest admin.ProxyStatus, 
 		}
 	}
 	return newest, err
-}
-
-func proxies(c *admin.Client, ctx context.Context) ([]admin.ProxyStatus, error) {
-	s, err := c.Status(ctx)
-	return s.Proxies, err
 }
 
 // summary describes ashored itself, and the sources that have a problem.

@@ -15,11 +15,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/cobra"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/feed"
-	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
 // The store of fake: an apply is answered by the name of the first file, the rest always the same.
@@ -38,27 +36,35 @@ func (*fake) Stored(_ context.Context, q admin.ObjectQuery) ([]admin.Object, err
 }
 
 func (f *fake) Preview(ctx context.Context, w admin.StoreWrite) (admin.Written, error) {
-	w.StoreOptions.Preview = true
-	return f.Write(ctx, w)
+	out, err := f.Write(ctx, w)
+	out.Preview = true
+	if w.Action == admin.Apply {
+		out.Changes[0].Difference = "--- a\n+++ b\n"
+	}
+	return out, err
 }
 
 func (f *fake) Write(ctx context.Context, w admin.StoreWrite) (admin.Written, error) {
 	switch w.Action {
 	case admin.Apply:
-		return f.apply(ctx, w.Pieces, w.StoreOptions)
+		return f.apply(ctx, w.Pieces)
 	case admin.Delete:
-		return f.remove(w.Pieces, w.StoreOptions)
+		return f.remove(w.Pieces)
 	}
-	return f.rollback(w.RollbackRequest, w.StoreOptions)
+	ref := admin.Ref{Kind: "all", Namespace: "to", Name: w.Revision}
+	if w.Ref != nil {
+		ref = *w.Ref
+	}
+	return admin.Written{Revision: "43", Changes: []admin.ObjectChange{{Ref: ref, Action: admin.Created}}}, nil
 }
 
-func (*fake) apply(ctx context.Context, p []admin.Piece, o admin.StoreOptions) (admin.Written, error) {
+func (*fake) apply(ctx context.Context, p []admin.Piece) (admin.Written, error) {
 	var files []string
 	for _, piece := range p {
 		files = append(files, filepath.Base(piece.File))
 	}
 	se := admin.Ref{Kind: "ServiceEntry", Namespace: "shop", Name: "web"}
-	w := admin.Written{Revision: "41", Preview: o.Preview,
+	w := admin.Written{Revision: "41",
 		Changes: []admin.ObjectChange{{Ref: se, Action: admin.Changed, Note: "a.yaml:1 defines it too"}}}
 	switch files[0] {
 	case "bad.yaml":
@@ -66,24 +72,19 @@ func (*fake) apply(ctx context.Context, p []admin.Piece, o admin.StoreOptions) (
 			Problems: []feed.Problem{{Severity: feed.Error, File: "bad.yaml", Line: 3, Object: "ServiceEntry shop/web",
 				Field: "spec.hosts", Text: "is missing"}}}
 	case "conflict.yaml":
-		return w, &admin.Refusal{Text: "nothing was written", Is: admin.ErrConflict,
-			Conflicts: []admin.Conflict{{Ref: se, Revision: "40", Who: "user ann",
-				When: time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)}}}
+		return w, admin.NewError(admin.ErrConflict, "nothing was written: %s was changed at revision 40", se)
 	case "slow.yaml":
 		<-ctx.Done()
 		return w, ctx.Err()
 	case "same.yaml":
 		w.Changes[0] = admin.ObjectChange{Ref: se, Action: admin.Unchanged}
 	}
-	if o.Preview {
-		w.Changes[0].Difference = "--- a\n+++ b\n"
-	}
 	w.Warnings = append(w.Warnings, feed.Problem{Severity: feed.Warning, File: strings.Join(files, "+"), Text: "files"})
 	return w, nil
 }
 
-func (*fake) remove(p []admin.Piece, o admin.StoreOptions) (admin.Written, error) {
-	w := admin.Written{Revision: "42", Preview: o.Preview}
+func (*fake) remove(p []admin.Piece) (admin.Written, error) {
+	w := admin.Written{Revision: "42"}
 	for _, piece := range p {
 		if piece.Ref == nil {
 			piece.Ref = &admin.Ref{Kind: "file", Namespace: "of", Name: filepath.Base(piece.File)}
@@ -91,15 +92,6 @@ func (*fake) remove(p []admin.Piece, o admin.StoreOptions) (admin.Written, error
 		w.Changes = append(w.Changes, admin.ObjectChange{Ref: *piece.Ref, Action: admin.Deleted})
 	}
 	return w, nil
-}
-
-func (*fake) rollback(r admin.RollbackRequest, o admin.StoreOptions) (admin.Written, error) {
-	ref := admin.Ref{Kind: "all", Namespace: "to", Name: r.Revision}
-	if r.Ref != nil {
-		ref = *r.Ref
-	}
-	return admin.Written{Revision: "43", Preview: o.Preview,
-		Changes: []admin.ObjectChange{{Ref: ref, Action: admin.Created}}}, nil
 }
 
 func (*fake) History(_ context.Context, r admin.HistoryRequest) (admin.StoreHistory, error) {
@@ -117,8 +109,8 @@ func (*fake) History(_ context.Context, r admin.HistoryRequest) (admin.StoreHist
 		one.Difference = "--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n"
 	}
 	h.Revisions = []admin.StoreRevision{{Revision: "42", Who: "user ann\x1b[31m", When: when,
-		Changes: []admin.ObjectChange{one}, Count: map[string]int{admin.Changed: 1}},
-		{Revision: "41", When: when, Changes: []admin.ObjectChange{one, one, one, one}, Count: map[string]int{admin.Changed: 1, admin.Created: 9}}}
+		Changes: []admin.ObjectChange{one}},
+		{Revision: "41", When: when, Changes: []admin.ObjectChange{one, one, one, one}}}
 	return h, nil
 }
 
@@ -154,12 +146,11 @@ func TestStoreCommands(t *testing.T) {
 		out  string // all of it; standard error where there is no other
 	}{
 		{"apply -f DIR/a.yaml", 0, warning("a.yaml") + "ServiceEntry shop/web changed\n  note: a.yaml:1 defines it too\nrevision 41: 1 changed\n"},
-		{"apply -f DIR/same.yaml", 0, warning("same.yaml") + "ServiceEntry shop/web unchanged\nnothing to change at revision 41: 1 unchanged\n"},
+		{"apply -f DIR/same.yaml", 0, warning("same.yaml") + "ServiceEntry shop/web unchanged\nnothing to change at revision 41\n"},
 		{"apply -f DIR/a.yaml --dry-run", 0, warning("a.yaml") + "--- a\n+++ b\n  note: a.yaml:1 defines it too\nnothing was written (--dry-run); compared with revision 41: 1 changed. Use --at 41 to write this\n"},
 		{"apply -f DIR/all", 0, warning("b.yaml+c.yaml") + "ServiceEntry shop/web changed\n  note: a.yaml:1 defines it too\nrevision 41: 1 changed\n"},
 		{"apply -f DIR/bad.yaml", 1, "ERROR bad.yaml:3\n  ServiceEntry shop/web  spec.hosts\n  is missing\n\n1 error, 0 warnings\n"},
-		{"apply -f DIR/conflict.yaml", 1, "CONFLICT ServiceEntry shop/web: changed at revision 40, 2026-01-02 03:04:05, by user ann\n"},
-		{"apply -f DIR/a.yaml --at 1 --force", 2, "ashorectl: --at refuses concurrent changes, and --force overwrites them: want one of the two\nSee \"ashorectl apply --help\".\n"},
+		{"apply -f DIR/conflict.yaml", 1, "ashorectl: nothing was written: ServiceEntry shop/web was changed at revision 40\n"},
 		{"apply", 2, "ashorectl: no file: name at least one file or folder with -f\nSee \"ashorectl apply --help\".\n"},
 		{"apply -f DIR/none", 2, "ashorectl: no file .yaml, .yml or .json in DIR/none\nSee \"ashorectl apply --help\".\n"},
 		{"apply a.yaml", 2, "ashorectl: unknown command \"a.yaml\" for \"ashorectl apply\": want ashorectl apply -f FILE|FOLDER|- [flags]\nSee \"ashorectl apply --help\".\n"},
@@ -200,7 +191,7 @@ func TestHistory(t *testing.T) {
 	socket := serve(t, &fake{})
 	_, out, _ := result(t, "--socket", socket, "history")
 	for _, want := range []string{"REVISION  WHEN", "3h   user ann?[31m  changed Gateway shop/g\n",
-		"3h   -              9 created, 1 changed: Gateway shop/g, Gateway shop/g, Gateway shop/g, …\n"} {
+		"3h   -              4 changed: Gateway shop/g, Gateway shop/g, Gateway shop/g, …\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("got\n%swant %q", out, want)
 		}
@@ -307,60 +298,6 @@ func TestInterruptedInput(t *testing.T) {
 			"interrupted before standard input ended") {
 			t.Errorf("%v: got %v", args, err)
 		}
-	}
-}
-
-// A watch prints the present objects and ends without an error when it is interrupted.
-func TestWatch(t *testing.T) {
-	t.Parallel()
-	socket := serve(t, &fake{})
-	for args, want := range map[string]string{
-		"get vs -w":              "+ shop  web  web.yaml:4\n",
-		"get vs -w --store":      "+ shop  web  store:/x revision 7\n",
-		"get gateway -w --store": "+ shop  old  the stored object cannot be used\n",
-		"get vs -w -o name":      "+ virtualservice shop/web\n",
-		"get vs -w -o json":      `{"event":"+","object":{"apiVersion":"networking.istio.io/v1","kind":"VirtualService","metadata":{"name":"web","namespace":"shop"},"spec":{"hosts":["web"],"http":[{"name":"123"}]}}}` + "\n",
-	} {
-		ctx, cancel := context.WithCancel(t.Context())
-		var out testlog.Text
-		done := make(chan int, 1)
-		go func() { done <- run(ctx, append([]string{"--socket", socket}, strings.Fields(args)...), &out, &out) }()
-		for end := time.Now().Add(20 * time.Second); out.String() == "" && time.Now().Before(end); {
-			time.Sleep(5 * time.Millisecond)
-		}
-		cancel()
-		if code := <-done; code != 0 || out.String() != want {
-			t.Errorf("%s: %d, got\n%s\nwant\n%s", args, code, out.String(), want)
-		}
-	}
-}
-
-// Only new, changed and deleted items are printed.
-func TestWatcher(t *testing.T) {
-	t.Parallel()
-	object := func(name, spec string) admin.Object {
-		return admin.Object{Kind: "Gateway", Metadata: admin.Metadata{Namespace: "shop", Name: name},
-			Spec: json.RawMessage(spec), Origin: admin.Origin{Source: "s"}}
-	}
-	moved, damaged := object("moved", "{}"), object("damaged", "")
-	moved.Origin = admin.Origin{File: "a.yaml", Line: 1}
-	damaged.Unusable = "it is damaged"
-	var out bytes.Buffer
-	cmd := &cobra.Command{}
-	cmd.SetOut(&out)
-	w := &watcher{tool: &tool{output: tableFormat}, cmd: cmd, shown: map[string][]item{}}
-	for _, list := range [][]admin.Object{
-		{object("same", "{}"), object("changed", "{}"), object("gone", "{}"), object("moved", "{}"), object("damaged", "{}")},
-		{object("same", "{}"), object("changed", `{"a":1}`), object("new", "{}"), moved, damaged},
-	} {
-		out.Reset()
-		if err := w.update("", objectItems(list)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := "~ shop  changed  s\n+ shop  new  s\n~ shop  moved  a.yaml:1\n~ shop  damaged  it is damaged\n- shop  gone  s\n"
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

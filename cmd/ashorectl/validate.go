@@ -46,14 +46,13 @@ func (t *tool) analyzeCommand() *cobra.Command {
 func offlineCommand(name string,
 	check func(cmd *cobra.Command, files int, all filestore.Together) error) *cobra.Command {
 	var paths []string
-	var follow bool
 	cmd := &cobra.Command{
 		Use: name + " -f FILE|FOLDER|-",
 		Example: strings.ReplaceAll(`  ashorectl NAME -f config/
   ashorectl NAME -f web.yaml -f db.yaml -o json
   render | ashorectl NAME -f -`, "NAME", name),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			pieces, problems, err := readFiles(cmd, paths, follow)
+			pieces, problems, err := readFiles(cmd, paths)
 			if err != nil {
 				return err
 			}
@@ -65,8 +64,6 @@ func offlineCommand(name string,
 		},
 	}
 	filesFlag(cmd, &paths)
-	cmd.Flags().BoolVar(&follow, "follow-symlinks", false, "follow symlinks that lead out of a folder, as the "+
-		"setting followSymlinks of a source")
 	return cmd
 }
 

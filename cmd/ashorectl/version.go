@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -25,17 +24,15 @@ func (t *tool) versionCommand() *cobra.Command {
   ashorectl version -o json
   ashorectl --version`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return show(t, cmd, func(c *admin.Client, ctx context.Context) (versions, error) {
-				v := versions{Client: build.Read()}
-				server, err := c.Version(ctx)
-				switch {
-				case err == nil:
-					v.Server = &server
-				case errors.Is(err, admin.ErrNotRunning) && t.socket == "":
-					err = nil
-				}
-				return v, err
-			}, versions.text)
+			v := versions{Client: build.Read()}
+			server, err := ask(t, cmd, admin.CallVersion, admin.None{})
+			switch {
+			case err == nil:
+				v.Server = &server
+			case !errors.Is(err, admin.ErrNotRunning) || t.socket != "":
+				return err
+			}
+			return t.print(cmd, v, v.text())
 		},
 	}
 }

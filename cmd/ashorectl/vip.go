@@ -16,7 +16,7 @@ func (t *tool) vipCommand() *cobra.Command {
   ashorectl vip release -o json
   ashorectl get services db.example.com`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return show(t, cmd, (*admin.Client).ReleaseVIPs, func(r admin.ReleasedVIPs) string {
+			return show(t, cmd, admin.CallReleaseVIPs, admin.None{}, func(r admin.ReleasedVIPs) string {
 				return strings.Join(append([]string{"released " + count(len(r.Hosts), "host")}, r.Hosts...), "\n  ") + "\n"
 			})
 		},

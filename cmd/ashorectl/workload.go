@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -12,9 +11,9 @@ import (
 )
 
 func (t *tool) workloadCommand() *cobra.Command {
-	restore := t.changeWorkloadCommand("restore", "restored", (*admin.Client).Restore)
+	restore := t.changeWorkloadCommand("restore", "restored", admin.CallRestore)
 	restore.Short = "Undo the revocation of a workload, an identity or a certificate"
-	revoke := t.changeWorkloadCommand("revoke", "revoked", (*admin.Client).Revoke)
+	revoke := t.changeWorkloadCommand("revoke", "revoked", admin.CallRevoke)
 	revoke.Short = "Revoke a workload (NAMESPACE/NAME), an identity or a certificate, with immediate effect"
 	return group("workload", "List workloads and revoke their identities", t.listWorkloadsCommand(), revoke, restore)
 }
@@ -27,7 +26,7 @@ func (t *tool) listWorkloadsCommand() *cobra.Command {
   ashorectl workload list -o yaml
   ashorectl workload list -o json | jq -r '.workloads[] | select(.revoked).name'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return show(t, cmd, (*admin.Client).Workloads, workloadsText)
+			return show(t, cmd, admin.CallWorkloads, admin.None{}, workloadsText)
 		},
 	}
 }
@@ -77,7 +76,7 @@ func certificateState(x admin.Workload) (state, serial string) {
 
 // changeWorkloadCommand returns the command "revoke" or "restore".
 func (t *tool) changeWorkloadCommand(verb, done string,
-	change func(*admin.Client, context.Context, admin.RevokeRequest) (admin.Revoked, error)) *cobra.Command {
+	call admin.Call[admin.RevokeRequest, admin.Revoked]) *cobra.Command {
 	var q admin.RevokeRequest
 	cmd := &cobra.Command{
 		Use: verb + " NAMESPACE/NAME|spiffe://…|serial:HEX",
@@ -86,15 +85,8 @@ func (t *tool) changeWorkloadCommand(verb, done string,
   ashorectl workload VERB serial:4f1d2c`, "VERB", verb),
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch serial, isSerial := strings.CutPrefix(args[0], serialPrefix); {
-			case isSerial:
-				q.Serial = serial
-			case strings.HasPrefix(args[0], "spiffe://"):
-				q.Identity = args[0]
-			default:
-				q.Workload = args[0]
-			}
-			return show(t, cmd, with(q, change), func(r admin.Revoked) string {
+			q.Name = args[0]
+			return show(t, cmd, call, q, func(r admin.Revoked) string {
 				text := fmt.Sprintf("%s %s is %s\n", r.Kind, r.Name, done)
 				if len(r.Workloads) > 0 && r.Kind != "workload" {
 					text += "workloads: " + strings.Join(r.Workloads, ", ") + "\n"
@@ -106,7 +98,7 @@ func (t *tool) changeWorkloadCommand(verb, done string,
 			})
 		},
 		ValidArgsFunction: argument(0, func(cmd *cobra.Command) []string {
-			return complete(t, cmd, (*admin.Client).Workloads, func(list admin.WorkloadList) []string {
+			return complete(t, cmd, admin.CallWorkloads, admin.None{}, func(list admin.WorkloadList) []string {
 				return workloadNames(list, verb == "restore")
 			})
 		}),
@@ -117,9 +109,6 @@ func (t *tool) changeWorkloadCommand(verb, done string,
 	}
 	return cmd
 }
-
-// serialPrefix precedes the serial number of a certificate.
-const serialPrefix = "serial:"
 
 // workloadNames returns the names of workloads, or of what is revoked.
 func workloadNames(list admin.WorkloadList, revoked bool) (out []string) {
@@ -132,7 +121,7 @@ func workloadNames(list admin.WorkloadList, revoked bool) (out []string) {
 	for _, r := range list.Revocations {
 		name := r.Name
 		if r.Kind == "serial" {
-			name = serialPrefix + name
+			name = "serial:" + name
 		}
 		out = append(out, name)
 	}

@@ -40,8 +40,8 @@ func TestDamagedStoreFile(t *testing.T) {
 				t.Fatal(err)
 			}
 			var errOut bytes.Buffer
-			code := run(t.Context(), []string{"--dev", "--config", config, "--state", state, "--xds-address", s.xds,
-				"--metrics-address", s.metrics}, &errOut, &errOut)
+			code := run(t.Context(), []string{"--dev", "--config", config, "--set", "state=" + state, "--set",
+				"xds.plaintextAddress=" + s.xds, "--set", "metrics.address=" + s.metrics}, &errOut, &errOut)
 			if said := errOut.String(); code != 1 || !strings.Contains(said, "Move the file away") ||
 				!strings.Contains(said, tc.says) || strings.Contains(said, tc.not) {
 				t.Errorf("it ended with %d and said %q, want %q", code, said, tc.says)

@@ -29,21 +29,22 @@ func TestStoreFileMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.until(t, "the problem", func() bool {
-		problems, err := client.Problems(ctx)
+		problems, err := admin.Send(ctx, client, admin.CallProblems, admin.None{})
 		return err == nil && slices.ContainsFunc(problems, func(p feed.Problem) bool {
 			return strings.Contains(p.Text, path+" was moved away")
 		})
 	})
-	if made, err := client.CreateToken(ctx, admin.TokenRequest{Group: "shop/web"}); err == nil ||
+	if made, err := admin.Send(ctx, client, admin.CallCreateToken, admin.TokenRequest{Group: "shop/web"}); err == nil ||
 		!strings.Contains(err.Error(), "moved away") {
 		t.Errorf("a join token: got %+v, %v, want it refused", made, err)
 	}
 	files := []admin.Piece{serviceFile("shop")}
-	if got, err := client.Apply(ctx, files, admin.StoreOptions{}); err == nil ||
+	if got, err := admin.Send(ctx, client, admin.CallWrite,
+		admin.StoreWrite{Action: admin.Apply, Pieces: files}); err == nil ||
 		!strings.Contains(err.Error(), "nothing was changed") {
 		t.Errorf("apply: got %+v, %v, want it refused", got, err)
 	}
-	heard, err := client.Revoke(ctx, admin.RevokeRequest{Workload: "shop/web-1", Reason: "stolen"})
+	heard, err := admin.Send(ctx, client, admin.CallRevoke, admin.RevokeRequest{Name: "shop/web-1", Reason: "stolen"})
 	if notes := strings.Join(heard.Notes, "\n"); err != nil ||
 		!strings.Contains(notes, "WARNING: revoke workload shop/web-1") || !strings.Contains(notes, "moved away") {
 		t.Errorf("revoke: %q, %v", heard.Notes, err)
@@ -51,14 +52,14 @@ func TestStoreFileMoved(t *testing.T) {
 	if err := web.ask(t, "", ""); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("renewal of who is revoked: %v", err)
 	}
-	if list, err := client.Workloads(ctx); err != nil || len(list.Workloads) != 1 || !list.Workloads[0].Revoked {
+	if list, err := admin.Send(ctx, client, admin.CallWorkloads, admin.None{}); err != nil || len(list.Workloads) != 1 || !list.Workloads[0].Revoked {
 		t.Errorf("workloads %+v, %v; want it revoked", list, err)
 	}
 	if err := os.Rename(path+".moved", path); err != nil {
 		t.Fatal(err)
 	}
 	s.until(t, "it is kept", func() bool {
-		problems, err := client.Problems(ctx)
+		problems, err := admin.Send(ctx, client, admin.CallProblems, admin.None{})
 		return err == nil && len(problems) == 0
 	})
 }
@@ -85,24 +86,24 @@ func TestStoreDiskFull(t *testing.T) {
 	end := s.start(t)
 	client, ctx := admin.NewClient(s.socket), t.Context()
 	listed := func() (problems []string) {
-		status, err := client.Status(ctx)
+		status, err := admin.Send(ctx, client, admin.CallStatus, admin.None{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range status.Sources {
-			if !strings.HasPrefix(s.Name, "store:") {
+			if s.Name != "store" {
 				continue
 			}
 			if s.Error != "" || s.Stale > 0 {
 				t.Errorf("source %+v, want neither down nor stale", s)
 			}
 		}
-		all, err := client.Problems(ctx)
+		all, err := admin.Send(ctx, client, admin.CallProblems, admin.None{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range all {
-			if strings.HasPrefix(p.Source, "store:") {
+			if p.Source == "store" {
 				problems = append(problems, string(p.Severity)+" "+p.Text)
 			}
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/internal/settings"
+	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
 // packaged is a file of the settings that the package installs, with a state folder and a group of
@@ -52,7 +54,7 @@ func TestInit(t *testing.T) {
 
 	out.Reset()
 	code := run(t.Context(), []string{"init", "--config", file}, &out, &errOut)
-	if code != exitExists || !strings.Contains(errOut.String(), "ashore.db exists") || out.Len() > 0 {
+	if code != 0 || out.String() != state+" has a store already, which was not changed\n" {
 		t.Errorf("again: exit code %d, %q, %q", code, out.String(), errOut.String())
 	}
 	if after, err := os.ReadFile(key); err != nil || !bytes.Equal(before, after) {
@@ -69,8 +71,8 @@ func TestNotInitialized(t *testing.T) {
 	file, state := packaged(t)
 	var out, errOut bytes.Buffer
 	code := run(t.Context(), []string{"--config", file}, &out, &errOut)
-	if code != exitFailed || !strings.Contains(errOut.String(), "there is no control plane in "+state+
-		": create one with \"ashored init\", or correct the setting state") {
+	if code != exitFailed || !strings.Contains(errOut.String(), "there is no store in "+state+
+		": correct the setting state, or create one with \"ashored init\"") {
 		t.Errorf("exit code %d: %s", code, errOut.String())
 	}
 	if _, err := os.Lstat(state); err == nil {
@@ -81,10 +83,7 @@ func TestNotInitialized(t *testing.T) {
 // startedRoot is the root of the authority as ashored finds it again.
 func startedRoot(t *testing.T, file string) string {
 	t.Helper()
-	s, err := settings.Read(file, settings.Default())
-	if err == nil {
-		err = s.Check(file)
-	}
+	s, err := settings.Read(settings.Flags{File: file})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,12 +105,11 @@ func startedRoot(t *testing.T, file string) string {
 	return ca.RootID(manager.Bundle().Roots[0])
 }
 
-// A root that is plugged in or shared is not created, nor one without a listener that needs it.
+// A root that is plugged in is not created, nor one without a listener that needs it.
 func TestInitWithoutRoot(t *testing.T) {
 	t.Parallel()
 	for name, more := range map[string]string{
 		"plugged":   "ca: {plugged: /nowhere}\n",
-		"shared":    "store: {kind: consul}\n",
 		"plaintext": "xds: {address: \"\", plaintextAddress: \"127.0.0.1:15010\"}\n",
 	} {
 		file, state := packaged(t)
@@ -132,6 +130,44 @@ func TestInitWithoutRoot(t *testing.T) {
 		}
 		if _, err := os.Stat(filepath.Join(state, "ca", "root-key.pem")); err == nil {
 			t.Errorf("%s: a root was created", name)
+		}
+	}
+}
+
+// The first init creates a shared store, with what the state folder had; another replica finds it.
+// Without it ashored does not start.
+func TestInitShared(t *testing.T) {
+	t.Parallel()
+	agent := testconsul.Start(t, nil)
+	replica := func() string {
+		file, _ := packaged(t)
+		f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = fmt.Fprintf(f, "store: {kind: consul, address: 'http://%s'}\n", agent.Address)
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	first, second := replica(), replica()
+	var out, errOut bytes.Buffer
+	if code := run(t.Context(), []string{"init", "--config", first, "--set", "store={kind: bolt, address: 'http://127.0.0.1:8500'}"}, &out, &errOut); code != 0 {
+		t.Fatalf("init alone: exit code %d: %s", code, errOut.String())
+	}
+	start := []string{"--config", first, "--set", "xds.address=127.0.0.1:0", "--set", "metrics.address=127.0.0.1:0",
+		"--set", "admin.socket=" + filepath.Join(t.TempDir(), "s")}
+	if code := run(t.Context(), start, &out, &errOut); code != exitFailed ||
+		!strings.Contains(errOut.String(), "is empty: correct the setting store") {
+		t.Errorf("without a shared store: exit code %d: %s", code, errOut.String())
+	}
+	for _, tc := range []struct{ file, want string }{{first, "created the store ashore/cluster.local"},
+		{second, "this replica shares it"}, {first, "this replica shares it"}} {
+		out.Reset()
+		if code := run(t.Context(), []string{"init", "--config", tc.file}, &out, &errOut); code != 0 ||
+			!strings.Contains(out.String(), tc.want) {
+			t.Errorf("exit code %d, %q, %s; want %q", code, out.String(), errOut.String(), tc.want)
 		}
 	}
 }

@@ -22,7 +22,7 @@ spec:
 `
 
 // Keys that are not fetched, here for their address or for they would come without TLS, are a
-// problem that operators see, with the setting that changes it.
+// problem that operators see.
 func TestKeysProblem(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -30,7 +30,7 @@ func TestKeysProblem(t *testing.T) {
 	s.start(t)
 	client := admin.NewClient(s.socket)
 	s.until(t, "told", func() bool {
-		problems, err := client.Problems(t.Context())
+		problems, err := admin.Send(t.Context(), client, admin.CallProblems, admin.None{})
 		told := func(url, setting string) bool {
 			return slices.ContainsFunc(problems, func(p feed.Problem) bool {
 				return p.Severity == feed.Error && p.Object == url && strings.Contains(p.Text, setting) &&
@@ -38,7 +38,7 @@ func TestKeysProblem(t *testing.T) {
 			})
 		}
 		return err == nil && told("https://127.0.0.1:1/keys", "fetch.allow") &&
-			told("http://plain.example/keys", "fetch.http")
+			told("http://plain.example/keys", "want https")
 	})
 	if !strings.Contains(s.metricsText(t), "ashore_jwks_failing 2\n") {
 		t.Error("the metrics do not count it")
@@ -58,7 +58,7 @@ func TestIssuerProblem(t *testing.T) {
 	s.more = append(s.more, "--config", settings)
 	s.start(t)
 	s.until(t, "told", func() bool {
-		problems, err := admin.NewClient(s.socket).Problems(t.Context())
+		problems, err := admin.Send(t.Context(), admin.NewClient(s.socket), admin.CallProblems, admin.None{})
 		return err == nil && slices.ContainsFunc(problems, func(p feed.Problem) bool {
 			return p.Severity == feed.Error && p.Object == keys && strings.Contains(p.Text, "no token")
 		})

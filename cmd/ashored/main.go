@@ -20,7 +20,6 @@ import (
 const (
 	exitFailed = 1 // it could not start, or a part failed
 	exitUsage  = 2 // the command line or the settings file makes no sense
-	exitExists = 3 // init: there is a control plane already
 )
 
 // usageError is a command line or a settings file that makes no sense.
@@ -58,16 +57,12 @@ func execute(ctx context.Context, cmd *cobra.Command, args []string, out, errOut
 	cmd.SetErr(errOut)
 	err := cmd.ExecuteContext(ctx)
 	var wrong *usageError
-	var exists *initializedError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &wrong):
 		complain(errOut, "%v\nSee \"ashored --help\".", err)
 		return exitUsage
-	case errors.As(err, &exists):
-		complain(errOut, "%v", err)
-		return exitExists
 	case errors.As(err, &loggedError{}): // a line of text beside a log in JSON would break its readers
 		return exitFailed
 	default:

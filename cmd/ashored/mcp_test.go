@@ -30,13 +30,12 @@ func TestJoinBeforeTheNeighbour(t *testing.T) {
 			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			s.argv = []string{"--dev", "--config", config, "--state", filepath.Join(s.dir, "state"), "--xds-address",
-				s.xds, "--xds-tls-address", s.secure, "--metrics-address", s.metrics}
+			s.argv = append([]string{"--dev", "--config", config, "--set", "xds.address=" + s.secure}, s.set()...)
 			s.launch(t)
 			var made admin.Token
 			s.until(t, "an answer", func() bool {
 				var err error
-				made, err = admin.NewClient(s.socket).CreateToken(t.Context(), admin.TokenRequest{Group: c.group})
+				made, err = admin.Send(t.Context(), admin.NewClient(s.socket), admin.CallCreateToken, admin.TokenRequest{Group: c.group})
 				return c.want == "" && err == nil || c.want != "" && err != nil && strings.Contains(err.Error(), c.want)
 			})
 			if c.want != "" {

@@ -35,8 +35,7 @@ func TestReload(t *testing.T) {
 	one := fmt.Sprintf("- {name: one, kind: files, folder: %s}\n", filepath.Join(s.dir, "files"))
 	two := fmt.Sprintf("- {name: two, kind: files, folder: %s, required: false}\n", other)
 	settings("sources:\n" + one)
-	s.argv = []string{"--dev", "--config", config, "--state", filepath.Join(s.dir, "state"), "--xds-address", s.xds,
-		"--metrics-address", s.metrics}
+	s.argv = append([]string{"--dev", "--config", config}, s.set()...)
 	cmd, wait := s.child(t)
 	client, ctx := admin.NewClient(s.socket), t.Context()
 	disconnect := s.connect(t)
@@ -51,7 +50,7 @@ func TestReload(t *testing.T) {
 	has := func(what string, want map[string]string) {
 		t.Helper()
 		s.until(t, what, func() bool {
-			objects, err := client.Objects(ctx, "se", "", "")
+			objects, err := admin.Send(ctx, client, admin.CallObjects, admin.ObjectQuery{Kind: "se"})
 			if err != nil || len(objects) != len(want) {
 				return false
 			}
@@ -73,7 +72,7 @@ func TestReload(t *testing.T) {
 	has("in another order", map[string]string{"web": "db.yaml", "db": "db.yaml"})
 	problem := func(text string) func() bool {
 		return func() bool {
-			list, err := client.Problems(ctx)
+			list, err := admin.Send(ctx, client, admin.CallProblems, admin.None{})
 			for _, p := range list {
 				if strings.Contains(p.Text, text) {
 					return err == nil
@@ -103,10 +102,10 @@ func TestReload(t *testing.T) {
 	hangUp()
 	has("without the other source", map[string]string{"web": "web.yaml"})
 	s.until(t, "well", func() bool {
-		list, err := client.Problems(ctx)
+		list, err := admin.Send(ctx, client, admin.CallProblems, admin.None{})
 		return err == nil && len(list) == 0
 	})
-	st, err := client.Status(ctx)
+	st, err := admin.Send(ctx, client, admin.CallStatus, admin.None{})
 	if err != nil || len(st.Sources) != 2 || len(st.Proxies) != 1 { // the deriver is one
 		t.Errorf("status %+v, %v: want one source of objects, and the proxy that connected first", st, err)
 	}

@@ -107,8 +107,13 @@ func (s *site) args() []string {
 	if s.argv != nil {
 		return s.argv
 	}
-	return append([]string{"--dev", "--files", filepath.Join(s.dir, "files"), "--state", filepath.Join(s.dir, "state"),
-		"--xds-address", s.xds, "--metrics-address", s.metrics}, s.more...)
+	return slices.Concat([]string{"--dev", "--files", filepath.Join(s.dir, "files")}, s.set(), s.more)
+}
+
+// set are the settings that keep it apart from others.
+func (s *site) set() []string {
+	return []string{"--set", "state=" + filepath.Join(s.dir, "state"), "--set", "xds.plaintextAddress=" + s.xds,
+		"--set", "metrics.address=" + s.metrics}
 }
 
 // start is launch, and waits until proxies are served.
@@ -168,33 +173,33 @@ func TestProgram(t *testing.T) {
 	client := admin.NewClient(s.socket)
 	ctx := t.Context()
 
-	if st, err := client.Status(ctx); err != nil || !st.Ready || st.Config.Services != 1 || st.Config.Errors != 0 {
+	if st, err := admin.Send(ctx, client, admin.CallStatus, admin.None{}); err != nil || !st.Ready || st.Config.Services != 1 || st.Config.Errors != 0 {
 		t.Fatalf("status %+v, %v; want ready with one service", st, err)
 	}
 	disconnect := s.connect(t)
 	s.until(t, "connected", func() bool {
-		st, err := client.Status(ctx)
+		st, err := admin.Send(ctx, client, admin.CallStatus, admin.None{})
 		return err == nil && len(st.Proxies) == 1 && len(st.Proxies[0].Types) == 1
 	})
-	if d, err := client.Dump(ctx, "vm1.shop", "cds"); err != nil ||
+	if d, err := admin.Send(ctx, client, admin.CallDump, admin.DumpRequest{Proxy: "vm1.shop", Type: "cds"}); err != nil ||
 		!hasResource(d, "outbound|80||web.shop.svc.cluster.local") {
 		t.Errorf("dump %+v, %v; want the cluster of web", d, err)
 	}
-	if _, err := client.Dump(ctx, "nobody", ""); !errors.Is(err, admin.ErrNotFound) {
+	if _, err := admin.Send(ctx, client, admin.CallDump, admin.DumpRequest{Proxy: "nobody", Type: ""}); !errors.Is(err, admin.ErrNotFound) {
 		t.Errorf("dump of nobody: %v, want ErrNotFound", err)
 	}
 
 	s.put(t, "db.yaml", fmt.Sprintf(entryFile, "db"))
 	s.until(t, "following a new file", func() bool {
-		o, err := client.Objects(ctx, "se", "shop", "db")
+		o, err := admin.Send(ctx, client, admin.CallObjects, admin.ObjectQuery{Kind: "se", Namespace: "shop", Name: "db"})
 		return err == nil && len(o) == 1 && strings.HasSuffix(o[0].Origin.File, "db.yaml") && json.Valid(o[0].Spec)
 	})
 	s.put(t, "web.yaml", "kind: [")
 	s.until(t, "showing the broken file", func() bool {
-		p, err := client.Problems(ctx)
+		p, err := admin.Send(ctx, client, admin.CallProblems, admin.None{})
 		return err == nil && len(p) == 1 && strings.HasSuffix(p[0].File, "web.yaml")
 	})
-	if o, err := client.Objects(ctx, "serviceentry", "", ""); err != nil || len(o) != 2 {
+	if o, err := admin.Send(ctx, client, admin.CallObjects, admin.ObjectQuery{Kind: "serviceentry"}); err != nil || len(o) != 2 {
 		t.Errorf("%d objects, %v; want both: invalid is not deleted", len(o), err)
 	}
 	disconnect()
@@ -398,7 +403,7 @@ func TestMistakes(t *testing.T) {
 	s := newSite(t)
 	s.start(t)
 	other := newSite(t)
-	taken := func(flag, value string) []string { return append(other.args(), flag, value) }
+	taken := func(setting, value string) []string { return append(other.args(), "--set", setting+"="+value) }
 	port := func(address string) string {
 		_, port, err := net.SplitHostPort(address)
 		if err != nil {
@@ -406,9 +411,9 @@ func TestMistakes(t *testing.T) {
 		}
 		return port
 	}
-	inUse := func(address, setting, flag string) string {
-		return fmt.Sprintf("port %s of %s is in use by another process: stop that one (\"ss -ltnp\" shows it), or choose another port (setting %s, or --%s in development)",
-			port(s.metrics), address, setting, flag)
+	inUse := func(setting string) string {
+		return "address already in use: stop the process that uses it (\"ss -ltnp\" shows it), or choose another port " +
+			"(setting " + setting + ")"
 	}
 	open := filepath.Join(other.dir, "open")
 	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o777)); err != nil {
@@ -427,13 +432,13 @@ func TestMistakes(t *testing.T) {
 		{"no settings file", []string{"--config", "/does/not/exist"}, exitUsage, "there is no settings file /does/not/exist"},
 		{"dev flag alone", []string{"--files", "x"}, exitUsage, `--files is for --dev: otherwise write "sources"`},
 		{"dev without files", []string{"--dev"}, exitUsage, "--dev needs --files DIR"},
-		{"wrong address", taken("--xds-address", "nonsense"), exitUsage, `ashored: --xds-address: xds.plaintextAddress: "nonsense" is not an address`},
-		{"xds port in use", taken("--xds-address", s.metrics), exitFailed, inUse("127.0.0.1", "xds.plaintextAddress", "xds-address")},
-		{"metrics port in use", taken("--metrics-address", s.metrics), exitFailed, inUse("127.0.0.1", "metrics.address", "metrics-address")},
-		{"port of every address in use", taken("--metrics-address", ":"+port(s.metrics)), exitFailed, inUse("every address", "metrics.address", "metrics-address")},
-		{"socket in use", taken("--admin-socket", s.socket), exitFailed, "another ashored serves there"},
-		{"state in use", append(other.args(), "--state", filepath.Join(s.dir, "state"), "--admin-socket", filepath.Join(other.dir, "a.sock")), exitFailed, "setting state, or --state"},
-		{"state of everybody", taken("--state", open), exitFailed, "state folder " + open + " can be written by other users (drwxrwxrwx): make it this user's alone (chmod 700)"},
+		{"wrong address", taken("xds.plaintextAddress", "nonsense"), exitUsage, `ashored: --set: xds.plaintextAddress: "nonsense" is not an address`},
+		{"xds port in use", taken("xds.plaintextAddress", s.metrics), exitFailed, inUse("xds.plaintextAddress")},
+		{"metrics port in use", taken("metrics.address", s.metrics), exitFailed, inUse("metrics.address")},
+		{"port of every address in use", taken("metrics.address", "\":"+port(s.metrics)+"\""), exitFailed, inUse("metrics.address")},
+		{"socket in use", taken("admin.socket", s.socket), exitFailed, "another ashored serves there"},
+		{"state in use", append(other.args(), "--set", "state="+filepath.Join(s.dir, "state"), "--set", "admin.socket="+filepath.Join(other.dir, "a.sock")), exitFailed, "setting state"},
+		{"state of everybody", taken("state", open), exitFailed, "state folder " + open + " can be written by other users (drwxrwxrwx): make it this user's alone (chmod 700)"},
 		{"no folder", append(other.args(), "--files", "/does/not/exist"), exitFailed, "/does/not/exist"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

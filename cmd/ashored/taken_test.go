@@ -27,7 +27,7 @@ func TestNameTaken(t *testing.T) {
 	if err := receive(); err != nil {
 		t.Fatal(err)
 	}
-	made, err := client.CreateToken(ctx, admin.TokenRequest{Group: "shop/web"})
+	made, err := admin.Send(ctx, client, admin.CallCreateToken, admin.TokenRequest{Group: "shop/web"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestNameTaken(t *testing.T) {
 	if err := first.stream(t, clonedNode)(); err != nil {
 		t.Fatal(err)
 	}
-	list, err := client.Workloads(ctx)
+	list, err := admin.Send(ctx, client, admin.CallWorkloads, admin.None{})
 	if err != nil || len(list.Workloads) != 1 || !strings.Contains(list.Workloads[0].Warning,
 		"10.0.0.9~web-1.shop~shop.svc.cluster.local and sidecar~10.0.0.10") &&
 		!strings.Contains(list.Workloads[0].Warning,
@@ -48,7 +48,7 @@ func TestNameTaken(t *testing.T) {
 		t.Errorf("two machines with one identity: %+v, %v", list, err)
 	}
 	warned := func() bool {
-		problems, err := client.Problems(ctx)
+		problems, err := admin.Send(ctx, client, admin.CallProblems, admin.None{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func TestNameTaken(t *testing.T) {
 		t.Errorf("the stream of who was replaced ended with %v", err)
 	}
 	s.until(t, "their streams end", func() bool {
-		list, err := client.Workloads(ctx)
+		list, err := admin.Send(ctx, client, admin.CallWorkloads, admin.None{})
 		return err == nil && list.Workloads[0].Warning == ""
 	})
 	s.until(t, "the problem ends", func() bool { return !warned() })

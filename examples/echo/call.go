@@ -70,8 +70,8 @@ func (e *echo) callTimes(r *http.Request, url string, times int) tally {
 	return t
 }
 
-// forwarded are the headers that go on with a call: what a tracer needs, and what routes match in
-// demonstrations.
+// forwarded are the headers that are copied to a call: what a tracer needs, and what routes match
+// in demonstrations.
 func forwarded() []string {
 	return []string{"x-request-id", "traceparent", "tracestate", "x-b3-traceid", "x-b3-spanid", "x-b3-sampled",
 		"x-user", "x-version", "cookie"}

@@ -1,7 +1,7 @@
 // Command echo is a small program to stand behind a proxy: it answers with what it received.
 //
-// It serves HTTP/1.1, HTTP/2 without TLS, and TCP, and is a client too: /call asks another service
-// and answers with what that said. Demonstrations and tests use it.
+// It serves HTTP/1.1, HTTP/2 without TLS, and TCP, and is a client too: /call calls another service
+// and returns its answer. Demonstrations and tests use it.
 //
 //	GET /any/path           JSON: what arrived, and who answers
 //	    ?delay=200ms        answers that much later (or header x-delay)
@@ -80,20 +80,20 @@ func parse(args []string) (*config, error) {
 	return c, nil
 }
 
-// serve answers until ctx ends, and then lets open requests finish. Started is told the addresses.
+// serve answers until ctx ends, and then lets open requests finish. Started receives the addresses.
 func (c *config) serve(ctx context.Context, started func(http, tcp string)) error {
 	var lc net.ListenConfig
 	h, err := lc.Listen(ctx, "tcp", c.http)
 	if err != nil {
 		return fmt.Errorf("--http: %w", err)
 	}
-	t, said := net.Listener(nil), ""
+	t, tcpText := net.Listener(nil), ""
 	if c.tcp != "" {
 		if t, err = lc.Listen(ctx, "tcp", c.tcp); err != nil {
 			return errors.Join(fmt.Errorf("--tcp: %w", err), h.Close())
 		}
-		said = ", TCP at " + t.Addr().String()
+		tcpText = ", TCP at " + t.Addr().String()
 	}
-	started(h.Addr().String(), said)
+	started(h.Addr().String(), tcpText)
 	return c.run(ctx, h, t)
 }

@@ -15,7 +15,7 @@ import (
 // seeWithin bounds how long an experiment may take to show, on a machine however slow.
 const seeWithin = time.Minute
 
-// experiments are those that a user is invited to, made and judged by ourselves.
+// experiments are those that the guide offers, run and checked by the test.
 func (m *mesh) experiments(ctx context.Context) error {
 	for _, e := range []struct {
 		title string
@@ -50,7 +50,7 @@ func (m *mesh) edit(from, to string) error {
 	return m.replace(path, []byte(strings.Replace(string(data), from, to, 1)))
 }
 
-// replace writes a file, at once for whoever reads it.
+// replace writes a file atomically.
 func (m *mesh) replace(path string, data []byte) error {
 	tmp := filepath.Join(m.o.dir, "edited")
 	if err := os.WriteFile(tmp, data, 0o644); err != nil {
@@ -68,8 +68,8 @@ func (m *mesh) expect(ctx context.Context, want float64) error {
 		if err != nil {
 			return err
 		}
-		// 5 % are more than five times what chance makes of 1000 requests at this share, so a right
-		// split is not taken for a wrong one.
+		// 5 % are more than five standard deviations for 1000 requests at this share, so a correct
+		// split does not fail.
 		got := float64(s.Answers["v2"]) / 1000
 		if s.failed() > 0 || got < want-0.07 || got > want+0.07 {
 			return fmt.Errorf("%v; want about %.0f %% from v2 and no failure", s, want*100)
@@ -114,7 +114,7 @@ func (m *mesh) breakFile(ctx context.Context) error {
 	return err
 }
 
-// problemShown waits until the broken file is told with file, line and what was meant.
+// problemShown waits until the problem of the broken file names file, line and the intended field.
 func (m *mesh) problemShown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, seeWithin)
 	defer cancel()

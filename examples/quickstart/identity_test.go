@@ -33,7 +33,7 @@ func (m *mesh) plaintext(ctx context.Context) error {
 	if !strings.Contains(answer, want) {
 		return fmt.Errorf("the backend was not told who called, %s: %s", want, answer)
 	}
-	m.say("  through the frontend's Envoy it answers, and was told who calls: %s", want)
+	m.say("  through the frontend's Envoy it answers, and received the caller's identity: %s", want)
 	return nil
 }
 

@@ -69,7 +69,7 @@ func (m *mesh) ask(ctx context.Context, tool string, args ...string) (string, in
 	return string(out), cmd.ProcessState.ExitCode(), nil
 }
 
-// show prints what a tool said, further to the right.
+// show prints the output of a tool, indented.
 func (m *mesh) show(text string) {
 	m.say("    %s", strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    "))
 }

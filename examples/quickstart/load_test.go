@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// load is traffic that goes on beside an experiment.
+// load is traffic that continues during an experiment.
 type load struct {
 	stop context.CancelFunc
 	done sync.WaitGroup

@@ -1,13 +1,13 @@
 // Command quickstart runs a small mesh on this machine, without root, to look at and to play with:
-// a control plane, a frontend and two versions of a backend, each beside an Envoy of its own. "make
-// run" starts it.
+// a control plane, a frontend and two versions of a backend, each with its own Envoy. "make run"
+// starts it.
 //
 // Every workload joins as on a machine of its own: with the line that "ashorectl join-token create"
 // prints. It gets an identity, and speaks mutual TLS with the others.
 //
-// It works on a copy of its configuration in the folder .run, prints what runs where and what to
-// try, starts ashored again when somebody kills it, and ends everything at Ctrl-C. Each run has a
-// new authority, new identities and a new copy of the configuration.
+// It uses a copy of its configuration in the folder .run, and prints what runs where and what to
+// try. It restarts ashored when that is killed, and stops everything at Ctrl-C. Each run has a new
+// authority, new identities and a new copy of the configuration.
 package main
 
 import (

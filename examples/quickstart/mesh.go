@@ -17,8 +17,8 @@ import (
 const (
 	// startWithin bounds the time until traffic flows.
 	startWithin = time.Minute
-	// reviveAfter is how long ashored stays away when it was killed: time to see that traffic goes
-	// on.
+	// reviveAfter is how long ashored stays away when it was killed: time to see that traffic
+	// continues.
 	reviveAfter = 5 * time.Second
 )
 

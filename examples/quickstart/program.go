@@ -25,15 +25,15 @@ type program struct {
 	// more makes further arguments before the first start; nil: there are none.
 	more func(context.Context) ([]string, error)
 	log  string // the file that it writes to
-	// revive is how long after somebody ended it it is started again.
+	// revive is the delay before the program is restarted after a user killed it.
 	revive time.Duration
-	// ended is told when somebody has ended it.
+	// ended is called when a user has killed it.
 	ended func(error)
 
 	pid string // file with its process ID
 }
 
-// run runs the program until ctx ends. What somebody ends, by a signal, is started again; a program
+// run runs the program until ctx ends. A program that is killed by a signal is restarted; a program
 // that gives up is an error.
 func (p *program) run(ctx context.Context) error {
 	if p.more != nil {
@@ -152,9 +152,8 @@ func (m *mesh) programs() []*program {
 
 // initialize creates the store and the root of the control plane, unless a former run did.
 func (m *mesh) initialize(ctx context.Context) ([]string, error) {
-	const exists = 3 // the exit code of "ashored init"
 	out, err := exec.CommandContext(ctx, m.tool("ashored"), "init", "--config", m.settings()).CombinedOutput()
-	if e, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || e.ExitCode() != exists) {
+	if err != nil {
 		return nil, fmt.Errorf("ashored init: %w: %s", err, out)
 	}
 	return nil, nil
@@ -168,7 +167,7 @@ func (m *mesh) program(name, path string, args ...string) *program {
 		if err != nil {
 			how = err.Error()
 		}
-		m.say("  %s is gone (%s) and is started again in %v", name, how, p.revive)
+		m.say("  %s ended (%s) and is restarted in %v", name, how, p.revive)
 	}
 	return p
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/goldentest"
 )
 
-// The proxies whose expectations stand in golden/ are the ones that this program starts.
+// The proxies in golden/ are those that this program starts.
 func TestProxies(t *testing.T) {
 	t.Parallel()
 	var want []goldentest.Proxy

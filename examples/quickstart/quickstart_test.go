@@ -18,9 +18,18 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/internal/testlog"
+	"github.com/ashore-mesh/ashore/internal/testport"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain waits for other runs of these tests, whose addresses are fixed.
+func TestMain(m *testing.M) {
+	lock, err := testport.Alone("quickstart")
+	if err != nil {
+		panic(err)
+	}
+	defer lock.Close() //nolint:errcheck // the end of the process does
+	goleak.VerifyTestMain(m)
+}
 
 // build makes the programs and returns the command line for a run of its own addresses.
 func build(t *testing.T, network, xds, metrics string) []string {
@@ -60,7 +69,7 @@ func TestSmoke(t *testing.T) {
 	if err := m.Run(t.Context()); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
-	for _, want := range []string{"Traffic flows", `did you mean "subset"?`, "ashored is back", "was told who calls",
+	for _, want := range []string{"Traffic flows", `did you mean "subset"?`, "ashored is back", "received the caller's identity",
 		"status 403:20", "DENIED", "REVOKED"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in the output:\n%s", want, out.String())

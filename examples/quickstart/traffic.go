@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// share is how many requests each version of the backend answered. It is what the frontend tells.
+// share is how many requests each version of the backend answered. The frontend returns it.
 type share struct {
 	Answers  map[string]int `json:"answers"`
 	Failures map[string]int `json:"failures"`

@@ -17,7 +17,7 @@ import (
 )
 
 // writeForEver does write after write and prints the number of each. Write n sets two objects and
-// two records to n. It goes on where the last process stopped.
+// two records to n. It continues where the last process stopped.
 func writeForEver(dir string) error {
 	s, err := New(Config{Dir: dir})
 	if err != nil {

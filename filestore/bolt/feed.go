@@ -33,8 +33,8 @@ func (f *subscriber) notify() {
 	task.Poke(f.wake)
 }
 
-// Name implements config.Source: "store:" and the path.
-func (s *Store) Name() string { return "store:" + s.path }
+// Name implements config.Source.
+func (s *Store) Name() string { return "store" }
 
 // Run implements config.Source. Each object is a group. Run returns when ctx ends or the store is
 // closed.

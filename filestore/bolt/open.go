@@ -142,7 +142,7 @@ func (s *Store) checkLayout(tx *bbolt.Tx) error {
 // damaged returns the error for a file that cannot be read.
 func (s *Store) damaged(cause error) error {
 	return fmt.Errorf("%s is %w (%w). Nothing was written to it. Move the file away, put a backup in its place "+
-		"and start ashored again. Without a backup ashored creates a new file: %s", s.path, ErrDamaged, cause, s.cfg.Lost)
+		"and start ashored again. Without a backup \"ashored init\" creates a new file: %s", s.path, ErrDamaged, cause, s.cfg.Lost)
 }
 
 // checkFile runs CheckCommand.

@@ -94,7 +94,7 @@ func TestKilledServers(t *testing.T) {
 		t.Errorf("%d were acknowledged and of %d nobody knows, and the count is %d", done.Load(), unknown.Load(), n)
 	}
 	t.Logf("%d acknowledged, %d unknown, %d entries", done.Load(), unknown.Load(),
-		stores[0].Counts().Revisions["identity"])
+		stores[0].Revisions()["identity"])
 	for _, s := range stores[1:] {
 		equalStates(t, stores[0], s)
 	}

@@ -58,14 +58,12 @@ func (l *replicatedLog) commit(ctx context.Context, plan func(*state) ([]item, e
 			for now := base; now.ID == base.ID && !l.swap(now, next); {
 				now = l.state.Load()
 			}
-			l.counts.written.Add(1)
 			l.checkLength(next)
 			return next, nil
 		}
 		if !errors.Is(err, errConflict) {
 			return nil, err
 		}
-		l.counts.lost.Add(1)
 		if err := l.catchUp(ctx); err != nil {
 			return nil, err
 		}
@@ -151,7 +149,6 @@ func (l *replicatedLog) send(ctx context.Context, ops api.TxnOps, e entry) (uint
 			return 0, fmt.Errorf("%w: %w", ErrAway, reason)
 		}
 		if time.Since(began) > unknownTime || l.health.stopping.Load() {
-			l.counts.unknown.Add(1)
 			return 0, fmt.Errorf("%w: %w", ErrUnknown, reason)
 		}
 		task.Sleep(ctx, retryPause)

@@ -28,7 +28,6 @@ type replicatedLog struct {
 
 	writing chan struct{} // capacity 1; held by a commit
 	long    chan struct{} // capacity 1; receives when a snapshot should be written
-	counts  struct{ written, lost, unknown atomic.Uint64 }
 
 	started atomic.Uint64 // refreshes that were started
 	reading chan struct{} // capacity 1; held by a refresh

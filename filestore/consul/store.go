@@ -65,7 +65,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	known := s.config.state.Load()
-	cfg.Log.Info("store opened", "store", s.Name(), "revision", known.Revision)
+	cfg.Log.Info("store opened", "place", s.Place(), "revision", known.Revision)
 	return s, nil
 }
 
@@ -168,9 +168,11 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Name implements config.Source: "store:consul:" and the prefix, and after an "@" other settings
-// that choose the place.
-func (s *Store) Name() string { return "store:consul:" + s.cfg.Options.place() }
+// Name implements config.Source.
+func (s *Store) Name() string { return "store" }
+
+// Place is the prefix, and after an "@" other settings that choose the place.
+func (s *Store) Place() string { return s.cfg.Options.place() }
 
 // Standing is why the store cannot be read, and since when.
 func (s *Store) Standing() config.Outage { return s.health.get(&s.health.read) }
@@ -179,25 +181,13 @@ func (s *Store) Standing() config.Outage { return s.health.get(&s.health.read) }
 // only read, and since when.
 func (s *Store) Refused() config.Outage { return s.health.get(&s.health.write) }
 
-// Counts is what this replica has done since its start.
-type Counts struct {
-	// Revisions has the newest revision of each log that this replica has, by the log's name.
-	Revisions map[string]uint64
-	// Written counts the entries that it wrote, Lost how often another replica was faster, and
-	// Unknown the writes with an unknown outcome.
-	Written, Lost, Unknown uint64
-}
-
-// Counts returns what this replica has done since its start.
-func (s *Store) Counts() Counts {
-	c := Counts{Revisions: map[string]uint64{}}
+// Revisions returns the newest revision of each log that this replica has, by the log's name.
+func (s *Store) Revisions() map[string]uint64 {
+	out := map[string]uint64{}
 	for _, l := range s.logs() {
-		c.Revisions[l.name] = l.state.Load().Revision
-		c.Written += l.counts.written.Load()
-		c.Lost += l.counts.lost.Load()
-		c.Unknown += l.counts.unknown.Load()
+		out[l.name] = l.state.Load().Revision
 	}
-	return c
+	return out
 }
 
 // Contents are what another store has, for this one to begin with.

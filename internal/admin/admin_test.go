@@ -4,16 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -30,18 +27,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// fake answers calls and streams. The dump of proxy "slow" waits for release.
-type fake struct{ entered, release chan struct{} }
-
-func newFake() *fake {
-	return &fake{entered: make(chan struct{}, maxRequests), release: make(chan struct{})}
-}
-
-func (f *fake) dump(_ context.Context, q DumpRequest) (Dump, error) {
+// dump answers with what is asked for.
+func dump(_ context.Context, q DumpRequest) (Dump, error) {
 	switch q.Proxy {
-	case "slow":
-		f.entered <- struct{}{}
-		<-f.release
 	case "nobody":
 		return Dump{}, NewError(ErrNotFound, "no proxy %q is connected", q.Proxy)
 	case "broken":
@@ -50,26 +38,7 @@ func (f *fake) dump(_ context.Context, q DumpRequest) (Dump, error) {
 	return Dump{Proxy: q.Proxy, Types: []DumpType{{Type: q.Type}}}, nil
 }
 
-// tail emits the numbers below q.Lines, then fails if that is odd; when it follows it waits for the
-// end of ctx.
-func (f *fake) tail(ctx context.Context, q TailRequest, emit func(audit.Event) error) error {
-	for i := range q.Lines {
-		if err := emit(audit.Event{Action: audit.TokenUse, Target: fmt.Sprint(i)}); err != nil {
-			return err
-		}
-	}
-	if q.Follow {
-		f.entered <- struct{}{}
-		<-ctx.Done()
-		return nil
-	}
-	if q.Lines%2 == 1 {
-		return NewError(ErrConflict, "%v", syscall.EIO)
-	}
-	return nil
-}
-
-func (f *fake) routes() []Route {
+func testRoutes() []Route {
 	return []Route{
 		Handle(CallVersion, Viewer, func(context.Context, None) (Version, error) {
 			return Version{Version: "v1.2.3", Go: "go1"}, nil
@@ -79,7 +48,7 @@ func (f *fake) routes() []Route {
 			return []Object{{Kind: q.Kind, Metadata: Metadata{Namespace: q.Namespace, Name: q.Name},
 				Spec: json.RawMessage(`{"a":1}`)}}, nil
 		}),
-		Handle(CallDump, Operator, f.dump),
+		Handle(CallDump, Operator, dump),
 		Handle(CallCreateToken, Operator, func(ctx context.Context, r TokenRequest) (Token, error) {
 			return Token{Group: r.Group, Identity: Actor(ctx)}, nil
 		}),
@@ -89,7 +58,7 @@ func (f *fake) routes() []Route {
 		Handle(CallWorkloads, Viewer, func(context.Context, None) (WorkloadList, error) {
 			return WorkloadList{}, nil
 		}).NotSetUp("set xds.address"),
-		HandleStream(StreamAudit, Operator, f.tail),
+		Handle(CallAudit, Operator, func(context.Context, AuditQuery) ([]audit.Event, error) { return nil, nil }),
 	}
 }
 
@@ -138,7 +107,7 @@ func socketPath(t testing.TB) string {
 // Requests arrive, with who sends them, and responses come back.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
-	c, ctx := serve(t, Config{Routes: newFake().routes()}), t.Context()
+	c, ctx := serve(t, Config{Routes: testRoutes()}), t.Context()
 	check := func(what string, got any, err error, want any) {
 		t.Helper()
 		if err != nil {
@@ -147,14 +116,14 @@ func TestRoundTrip(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", what, d)
 		}
 	}
-	version, err := c.Version(ctx)
+	version, err := Send(ctx, c, CallVersion, None{})
 	check("version", version, err, Version{Version: "v1.2.3", Go: "go1"})
-	objects, err := c.Objects(ctx, "Gateway", "shop", "a b&c")
+	objects, err := Send(ctx, c, CallObjects, ObjectQuery{Kind: "Gateway", Namespace: "shop", Name: "a b&c"})
 	check("objects", objects, err, []Object{{Kind: "Gateway", Metadata: Metadata{Namespace: "shop", Name: "a b&c"},
 		Spec: json.RawMessage(`{"a":1}`)}})
-	dump, err := c.Dump(ctx, "web-1.shop", "cds")
+	dump, err := Send(ctx, c, CallDump, DumpRequest{Proxy: "web-1.shop", Type: "cds"})
 	check("dump", dump, err, Dump{Proxy: "web-1.shop", Types: []DumpType{{Type: "cds"}}})
-	token, err := c.CreateToken(ctx, TokenRequest{Group: "shop/web"})
+	token, err := Send(ctx, c, CallCreateToken, TokenRequest{Group: "shop/web"})
 	check("token", token.Group, err, "shop/web")
 	if !strings.HasPrefix(token.Identity, "user ") && !strings.HasPrefix(token.Identity, "uid ") {
 		t.Errorf("the actor is %q", token.Identity)
@@ -164,34 +133,37 @@ func TestRoundTrip(t *testing.T) {
 // An error has the text and the kind that the handler gave it.
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	c := serve(t, Config{Routes: newFake().routes()})
+	c := serve(t, Config{Routes: testRoutes()})
 	for _, tc := range []struct {
 		name string
 		ask  func(context.Context) error
 		is   error
 		want string
 	}{
-		{"not found", func(ctx context.Context) error { _, err := c.Dump(ctx, "nobody", ""); return err },
+		{"not found", func(ctx context.Context) error {
+			_, err := Send(ctx, c, CallDump, DumpRequest{Proxy: "nobody"})
+			return err
+		},
 			ErrNotFound, `no proxy "nobody" is connected`},
-		{"internal", func(ctx context.Context) error { _, err := c.Dump(ctx, "broken", ""); return err },
+		{"internal", func(ctx context.Context) error {
+			_, err := Send(ctx, c, CallDump, DumpRequest{Proxy: "broken"})
+			return err
+		},
 			nil, "decode: bad bytes"},
 		{"unknown call", func(ctx context.Context) error {
-			_, err := call(ctx, c, Call[None, None]("nonsense"), None{})
+			_, err := Send(ctx, c, Call[None, None]("nonsense"), None{})
 			return err
 		}, ErrNotFound, "POST /v1/nonsense is not part of the admin API"},
-		{"not set up", func(ctx context.Context) error { _, err := c.Workloads(ctx); return err },
+		{"not set up", func(ctx context.Context) error { _, err := Send(ctx, c, CallWorkloads, None{}); return err },
 			ErrNotSetUp, "set xds.address"},
 		{"unknown field", func(ctx context.Context) error {
-			_, err := call(ctx, c, Call[map[string]string, Token](CallCreateToken), map[string]string{"grop": "x"})
+			_, err := Send(ctx, c, Call[map[string]string, Token](CallCreateToken), map[string]string{"grop": "x"})
 			return err
 		}, ErrInvalid, `unknown field "grop"`},
 		{"large", func(ctx context.Context) error {
-			_, err := c.CreateToken(ctx, TokenRequest{Group: strings.Repeat("x", maxBody*2)})
+			_, err := Send(ctx, c, CallCreateToken, TokenRequest{Group: strings.Repeat("x", maxBody*2)})
 			return err
 		}, ErrInvalid, "more than 1 MiB"},
-		{"stream", func(ctx context.Context) error {
-			return c.TailAudit(ctx, 1, false, func(audit.Event) error { return nil })
-		}, ErrConflict, "input/output error"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -216,16 +188,15 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// Problems and conflicts of a write arrive with its error.
+// Problems of a write arrive with its error.
 func TestRefusal(t *testing.T) {
 	t.Parallel()
 	want := &Refusal{Text: "2 errors", Is: ErrInvalid, Code: http.StatusBadRequest,
-		Problems:  []feed.Problem{{Severity: feed.Error, File: "a.yaml", Line: 3, Text: "is missing"}},
-		Conflicts: []Conflict{{Ref: Ref{"Gateway", "shop", "a"}, Revision: "6", Who: "x", When: time.Unix(1, 0).UTC()}}}
+		Problems: []feed.Problem{{Severity: feed.Error, File: "a.yaml", Line: 3, Text: "is missing"}}}
 	c := serve(t, Config{Routes: []Route{Handle(CallWrite, Operator, func(context.Context, StoreWrite) (Written, error) {
 		return Written{}, want
 	})}})
-	_, err := c.Apply(t.Context(), nil, StoreOptions{})
+	_, err := Send(t.Context(), c, CallWrite, StoreWrite{})
 	got, ok := errors.AsType[*Refusal](err)
 	if !ok || !errors.Is(err, ErrInvalid) {
 		t.Fatalf("got %v, want the refusal", err)
@@ -233,33 +204,6 @@ func TestRefusal(t *testing.T) {
 	got.Is, want.Is = nil, nil
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
-	}
-}
-
-// More requests than the limit are refused at once instead of piling up.
-func TestTooMany(t *testing.T) {
-	t.Parallel()
-	f := newFake()
-	c := serve(t, Config{Routes: f.routes()})
-	answers := make(chan error, maxRequests)
-	for range maxRequests {
-		go func() { _, err := c.Dump(t.Context(), "slow", ""); answers <- err }()
-	}
-	for range maxRequests {
-		<-f.entered
-	}
-	if _, err := c.Version(t.Context()); !errors.Is(err, ErrBusy) ||
-		!strings.Contains(err.Error(), "16 requests are being processed") {
-		t.Errorf("error %v, want a refusal", err)
-	}
-	close(f.release)
-	for range maxRequests {
-		if err := <-answers; err != nil {
-			t.Error(err)
-		}
-	}
-	if _, err := c.Version(t.Context()); err != nil {
-		t.Errorf("afterwards: %v", err)
 	}
 }
 
@@ -278,102 +222,19 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// A stream arrives item by item; one that follows ends with its client, without an error.
-func TestStream(t *testing.T) {
-	t.Parallel()
-	f := newFake()
-	c := serve(t, Config{Routes: f.routes()}).Within(time.Minute)
-	var got []string
-	if err := c.TailAudit(t.Context(), 4, false, func(e audit.Event) error {
-		got = append(got, e.Target)
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff([]string{"0", "1", "2", "3"}, got); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	seen := 0
-	err := c.TailAudit(ctx, 100, true, func(audit.Event) error {
-		if seen++; seen == 100 {
-			cancel()
-		}
-		return nil
-	})
-	if err != nil || seen != 100 {
-		t.Errorf("followed %d, %v", seen, err)
-	}
-	stop := errors.New("enough")
-	if err := c.TailAudit(t.Context(), 1, true, func(audit.Event) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("got %v", err)
-	}
-}
-
-// A limited number of streams may follow. Other requests go on beside them.
-func TestTooManyStreams(t *testing.T) {
-	t.Parallel()
-	f := newFake()
-	c := serve(t, Config{Routes: f.routes()})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, maxStreams)
-	for range maxStreams {
-		go func() { ended <- c.TailAudit(ctx, 0, true, nil) }()
-		<-f.entered
-	}
-	if err := c.TailAudit(t.Context(), 0, true, nil); !errors.Is(err, ErrBusy) ||
-		!strings.Contains(err.Error(), "16 streams follow") {
-		t.Errorf("one too many: %v", err)
-	}
-	if err := c.TailAudit(t.Context(), 0, false, nil); err != nil {
-		t.Errorf("one that ends: %v", err)
-	}
-	cancel()
-	for range maxStreams {
-		if err := <-ended; err != nil {
-			t.Errorf("a stream that was ended: %v", err)
-		}
-	}
-}
-
-// A stream that follows does not keep a server from ending, and its client learns that.
-func TestServerEnds(t *testing.T) {
-	t.Parallel()
-	socket := socketPath(t)
-	l, err := Listen(socket, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := newFake()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, Config{Listener: l, Routes: f.routes(), Log: testlog.New(t)}) }()
-	followed := make(chan error, 1)
-	go func() { followed <- NewClient(socket).TailAudit(t.Context(), 0, true, nil) }()
-	<-f.entered
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	if err := <-followed; !errors.Is(err, ErrEnded) {
-		t.Errorf("the client got %v", err)
-	}
-}
-
 func TestNotRunning(t *testing.T) {
 	t.Parallel()
 	path := socketPath(t)
-	check := func(want string) {
+	check := func() {
 		t.Helper()
-		_, err := NewClient(path).Status(t.Context())
-		if !errors.Is(err, ErrNotRunning) || errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), want) ||
-			!strings.Contains(err.Error(), path) {
-			t.Errorf("error %v, want ErrNotRunning with %q and the path", err, want)
+		_, err := Send(t.Context(), NewClient(path), CallStatus, None{})
+		if !errors.Is(err, ErrNotRunning) || errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), path) {
+			t.Errorf("error %v, want ErrNotRunning with the path", err)
 		}
 	}
-	check("there is no admin socket")
+	check()
 	stale(t, path)
-	check("nobody listens")
+	check()
 }
 
 // A process that ends while it is asked is told apart from one that never ran.
@@ -393,7 +254,7 @@ func TestEndedWhileAsked(t *testing.T) {
 		}
 		done <- err
 	}()
-	_, err = NewClient(path).Status(t.Context())
+	_, err = Send(t.Context(), NewClient(path), CallStatus, None{})
 	if !errors.Is(err, ErrNotRunning) || !errors.Is(err, ErrEnded) ||
 		!strings.Contains(err.Error(), "ended while it was asked") {
 		t.Errorf("error %v", err)
@@ -444,12 +305,12 @@ func TestListen(t *testing.T) {
 	})
 	t.Run("leaves a live one alone", func(t *testing.T) {
 		t.Parallel()
-		c := serve(t, Config{Routes: newFake().routes()})
+		c := serve(t, Config{Routes: testRoutes()})
 		path := c.socket
 		if _, err := Listen(path, false); err == nil || !strings.Contains(err.Error(), "another ashored serves there") {
 			t.Errorf("error %v", err)
 		}
-		if _, err := c.Version(t.Context()); err != nil {
+		if _, err := Send(t.Context(), c, CallVersion, None{}); err != nil {
 			t.Errorf("the live one: %v", err)
 		}
 	})

@@ -5,11 +5,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// Call is the name of a call with a request Q and a response A.
+// Call is the name of a call with a request Q and a response A. Send sends it and Handle answers it.
 type Call[Q, A any] string
-
-// Stream is the name of a call with a request Q that is answered by any number of items T.
-type Stream[Q, T any] string
 
 // None is an empty request or response.
 type None struct{}
@@ -20,13 +17,14 @@ const (
 	CallStatus             Call[None, Status]                      = "status"
 	CallProblems           Call[None, []feed.Problem]              = "problems"
 	CallObjects            Call[ObjectQuery, []Object]             = "objects"
+	CallServices           Call[ServiceQuery, []Service]           = "services"
 	CallDump               Call[DumpRequest, Dump]                 = "dump"
 	CallExplain            Call[ExplainRequest, Explanation]       = "authz/explain"
+	CallAudit              Call[AuditQuery, []audit.Event]         = "audit"
 	CallAcceptRemovals     Call[AcceptRequest, Accepted]           = "sources/accept-removals"
 	CallReleaseVIPs        Call[None, ReleasedVIPs]                = "vips/release"
 	CallStored             Call[ObjectQuery, []Object]             = "store/objects"
 	CallHistory            Call[HistoryRequest, StoreHistory]      = "store/history"
-	CallDifferences        Call[HistoryRequest, StoreHistory]      = "store/differences"
 	CallWrite              Call[StoreWrite, Written]               = "store/write"
 	CallPreview            Call[StoreWrite, Written]               = "store/preview"
 	CallCreateToken        Call[TokenRequest, Token]               = "join-tokens/create"
@@ -38,13 +36,4 @@ const (
 	CallWorkloads          Call[None, WorkloadList]                = "workloads"
 	CallRevoke             Call[RevokeRequest, Revoked]            = "workloads/revoke"
 	CallRestore            Call[RevokeRequest, Revoked]            = "workloads/restore"
-
-	StreamServices Stream[ServiceQuery, ServiceEvent] = "services"
-	StreamAudit    Stream[TailRequest, audit.Event]   = "audit"
 )
-
-// Follows says that a stream goes on with what is new until the client ends it.
-func (q ServiceQuery) Follows() bool { return q.Watch }
-
-// Follows says that a stream goes on with what is new until the client ends it.
-func (q TailRequest) Follows() bool { return q.Follow }

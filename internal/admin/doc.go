@@ -1,11 +1,10 @@
 // Package admin is the API by which operators use a running ashored: HTTP with JSON on a unix socket.
 //
 // calls.go lists every call with the types of its request and response. A call is a POST to
-// /v1/NAME. Client sends calls and Serve answers them with the handlers of its routes. A stream
-// answers with one line of JSON for each item. An error is a Refusal in JSON. GET /debug/pprof/ has
-// Go's profiles.
+// /v1/NAME. Send sends a call, and Serve answers calls with the handlers of its routes. An error is
+// a Refusal in JSON. GET /debug/pprof/ has Go's profiles.
 //
-// The kernel tells which user is at the other end. Root and the user of ashored are admins, others
+// The kernel reports which user is at the other end. Root and the user of ashored are admins, others
 // have the role that Roles gives them. A user without the role that a route needs is refused, and
-// that is in the audit log.
+// the audit log records it.
 package admin

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
@@ -42,15 +41,6 @@ func codes() map[error]int {
 	}
 }
 
-// Conflict is an object that somebody else changed.
-type Conflict struct {
-	Ref
-	// Revision is the one of the change, with who made it and when.
-	Revision string    `json:"revision"`
-	Who      string    `json:"who,omitempty"`
-	When     time.Time `json:"when,omitzero"`
-}
-
 // Refusal is the error of a call, as it is sent to the client.
 type Refusal struct {
 	// Text is for the operator, and Is one of the errors of this package or nil.
@@ -58,8 +48,6 @@ type Refusal struct {
 	Is   error  `json:"-"`
 	// Problems are those of the files of a write, warnings too.
 	Problems []feed.Problem `json:"problems,omitempty"`
-	// Conflicts are the objects of a write that others changed.
-	Conflicts []Conflict `json:"conflicts,omitempty"`
 	// Code is the HTTP status of Is. It is set when the refusal is sent.
 	Code int `json:"code"`
 }
@@ -76,7 +64,7 @@ func NewError(is error, format string, args ...any) error {
 func refusalOf(err error) *Refusal {
 	out := &Refusal{Text: err.Error(), Code: http.StatusInternalServerError}
 	if r, ok := errors.AsType[*Refusal](err); ok {
-		out.Problems, out.Conflicts = r.Problems, r.Conflicts
+		out.Problems = r.Problems
 	}
 	for is, code := range codes() {
 		if errors.Is(err, is) {

@@ -3,9 +3,8 @@ package admin
 // ExplainRequest asks what PeerAuthentication and the policies say of a request that somebody might
 // make.
 type ExplainRequest struct {
-	// From is the caller: a SPIFFE ID, "shop/web" (namespace and service account, or the name of a
-	// workload), the ID of a proxy that is connected or was, or "anonymous" for a caller without a
-	// certificate.
+	// From is the caller: a SPIFFE ID, "shop/web" (namespace and service account), or "anonymous"
+	// for a caller without a certificate.
 	From string `json:"from"`
 	// To is the target: a proxy's ID, the host of a service ("web.example:80"), "shop/api" for
 	// workloads of that name or service account, or an address.
@@ -21,36 +20,31 @@ type ExplainRequest struct {
 	Host   string `json:"host"`
 }
 
-// Explanation is what the policies say, and why.
+// Explanation is what the policies decide, and why.
 type Explanation struct {
+	// From is the caller's identity, a SPIFFE ID or "anonymous".
 	From string `json:"from"`
-	To   string `json:"to"`
-	// Request is what was judged: "GET /x to shop/web, workload port 8080, from shop/api
-	// (spiffe://…)".
-	Request string `json:"request"`
-	// Verdict is "allowed", "denied", or "depends" when something decides that is not known here.
+	// Verdict is "allowed", "denied", or "depends" when something decides that is not known here, or
+	// when Parts differ.
 	Verdict string `json:"verdict"`
-	// Reason is why, in a sentence.
-	Reason string `json:"reason"`
-	// Steps are the policies that were looked at, in the order in which they decide. Empty where
-	// there are Parts.
-	Steps []ExplainStep `json:"steps"`
-	// Parts are the results for the workloads and ports of To, if they differ.
-	Parts []ExplainPart `json:"parts,omitempty"`
+	// Parts are the results for the workloads and ports of To. Equal ones are one.
+	Parts []ExplainPart `json:"parts"`
 	// Notes are what else plays a part, such as the mode of mutual TLS.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// ExplainPart is what the policies say of a call to some of the workloads and ports.
+// ExplainPart is what the policies decide about a call to some of the workloads and ports.
 type ExplainPart struct {
 	// At are the workloads with their ports: "shop/api-1:8080".
 	At []string `json:"at"`
-	// Call is what was judged: "GET /items", or "a connection" at a port that speaks no HTTP.
-	Call string `json:"call"`
-	// Verdict, Reason and Steps are as in Explanation.
-	Verdict string        `json:"verdict"`
-	Reason  string        `json:"reason"`
-	Steps   []ExplainStep `json:"steps"`
+	// Call is what was judged, as proxies compare it: "GET api.example/items", or "a connection" at a
+	// port that speaks no HTTP.
+	Call    string `json:"call"`
+	Verdict string `json:"verdict"`
+	// Reason is why, in a sentence.
+	Reason string `json:"reason"`
+	// Steps are the policies that were looked at, in the order in which they decide.
+	Steps []ExplainStep `json:"steps"`
 }
 
 // ExplainStep is one policy.

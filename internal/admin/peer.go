@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os/user"
 	"strconv"
@@ -49,21 +50,19 @@ func Actor(ctx context.Context) string {
 	if name, ok := ctx.Value(actorKey{}).(string); ok {
 		return name
 	}
-	p, err := peerOf(ctx)
-	if err != nil {
-		return "unknown"
-	}
-	return p.String()
+	return peerOf(ctx).String()
 }
 
 // peerOf returns who sent the request with that context.
-func peerOf(ctx context.Context) (Peer, error) {
-	p, ok := ctx.Value(peerKey{}).(*peerAddr)
-	if !ok {
-		return Peer{}, errors.New("the connection has no peer")
+func peerOf(ctx context.Context) Peer {
+	if p, ok := ctx.Value(peerKey{}).(peerAddr); ok {
+		return p.peer
 	}
-	return p.peer, p.err
+	return unknownPeer()
 }
+
+// unknownPeer is a peer that the kernel did not report. No user has its number: setuid(2).
+func unknownPeer() Peer { return Peer{UID: math.MaxUint32} }
 
 // credentials returns the peer of a connection, from the kernel.
 func credentials(c net.Conn) (Peer, error) {
@@ -117,21 +116,23 @@ func (l peerListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	p, err := credentials(c)
-	return peerConn{c, &peerAddr{c.RemoteAddr(), p, err}}, nil
+	if err != nil { // it may do nothing
+		p = unknownPeer()
+	}
+	return peerConn{c, peerAddr{c.RemoteAddr(), p}}, nil
 }
 
 // peerConn is a connection of a peer.
 type peerConn struct {
 	net.Conn
-	remote *peerAddr
+	remote peerAddr
 }
 
 // RemoteAddr implements net.Conn.
 func (c peerConn) RemoteAddr() net.Addr { return c.remote }
 
-// peerAddr is the address of a peer, or why the peer is not known.
+// peerAddr is the address of a peer.
 type peerAddr struct {
 	net.Addr
 	peer Peer
-	err  error
 }

@@ -26,7 +26,7 @@ func TestRolesOfRoutes(t *testing.T) {
 		t.Run(have.String(), func(t *testing.T) {
 			t.Parallel()
 			records := &recorder{}
-			c := serve(t, Config{Routes: newFake().routes(), Role: as(have), Record: records.record})
+			c := serve(t, Config{Routes: testRoutes(), Role: as(have), Record: records.record})
 			refused := 0
 			for name, needs := range routes {
 				code := statusOf(t, c, http.MethodPost, "/v1/"+name)
@@ -53,11 +53,11 @@ func TestRolesOfRoutes(t *testing.T) {
 func TestRefusedOften(t *testing.T) {
 	t.Parallel()
 	records := &recorder{}
-	c := serve(t, Config{Routes: newFake().routes(), Role: as(Nobody), Record: records.record})
+	c := serve(t, Config{Routes: testRoutes(), Role: as(Nobody), Record: records.record})
 	const often = 200
 	for range often {
-		if _, err := c.Version(t.Context()); !errors.Is(err, ErrForbidden) ||
-			!strings.Contains(err.Error(), "may not use the admin API") {
+		if _, err := Send(t.Context(), c, CallVersion, None{}); !errors.Is(err, ErrForbidden) ||
+			!strings.Contains(err.Error(), "may not do that: it needs the role viewer, and theirs is nobody") {
 			t.Fatalf("got %v", err)
 		}
 	}
@@ -159,8 +159,8 @@ func TestResolve(t *testing.T) {
 // childAsk asks for the status and for a dump, as the user that it runs as.
 func childAsk(socket string) {
 	c := NewClient(socket)
-	_, status := c.Status(context.Background())
-	_, dump := c.Dump(context.Background(), "a", "")
+	_, status := Send(context.Background(), c, CallStatus, None{})
+	_, dump := Send(context.Background(), c, CallDump, DumpRequest{Proxy: "a"})
 	fmt.Printf("status %v; dump %v\n", status, dump)
 	os.Exit(0)
 }
@@ -188,7 +188,7 @@ func TestOtherUsers(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- Serve(ctx, Config{Listener: l, Routes: newFake().routes(), Log: testlog.New(t), Role: access.Role,
+		done <- Serve(ctx, Config{Listener: l, Routes: testRoutes(), Log: testlog.New(t), Role: access.Role,
 			Record: records.record})
 	}()
 	defer func() {
@@ -206,8 +206,8 @@ func TestOtherUsers(t *testing.T) {
 		groups []uint32
 		want   []string
 	}{
-		{4000, nil, []string{"status uid 4000 may not use the admin API"}},
-		{4001, nil, []string{"status <nil>", "dump uid 4001 may not do that: it is for the role operator, and theirs is viewer"}},
+		{4000, nil, []string{"status uid 4000 may not do that: it needs the role viewer, and theirs is nobody"}},
+		{4001, nil, []string{"status <nil>", "dump uid 4001 may not do that: it needs the role operator, and theirs is viewer"}},
 		{4000, []uint32{5002}, []string{"status <nil>; dump <nil>"}},
 		{4000, append(many, 5002), []string{"status <nil>; dump <nil>"}},
 	} {

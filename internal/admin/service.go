@@ -20,8 +20,6 @@ type Service struct {
 	SubjectAltNames []string `json:"subjectAltNames,omitempty"`
 	// Sources are who has it, the deciding one first.
 	Sources []ServiceSource `json:"sources"`
-	// Identities are who its endpoints have to prove to be, sorted, each once.
-	Identities []string `json:"identities,omitempty"`
 	// Health counts its endpoints that are in use.
 	Health HealthCount `json:"health"`
 	// Endpoints are the active ones, if they were requested.
@@ -38,11 +36,8 @@ type ServicePort struct {
 // ServiceSource is who has a service.
 type ServiceSource struct {
 	Place
-	// Endpoints counts those of this source that are in use, Unused those that are not: a source
-	// that stands before it has them too, or has others (setting merge.endpoints), or their
-	// addresses are found in another way than the service says.
+	// Endpoints counts those of this source that are in use.
 	Endpoints int `json:"endpoints"`
-	Unused    int `json:"unused,omitempty"`
 }
 
 // Place is where something of a service comes from.
@@ -107,23 +102,4 @@ type ServiceQuery struct {
 	Host      string `json:"host"`
 	// Endpoints adds the endpoints.
 	Endpoints bool `json:"endpoints"`
-	// Watch continues with changes. Of several changes of one service that happen while the client
-	// is busy, only the last state is sent.
-	Watch bool `json:"watch"`
-}
-
-// The events of a ServiceEvent.
-const (
-	// ServiceIs: this is the present state of the service.
-	ServiceIs = "is"
-	// ServiceGone: the service was removed. Only its host and namespace are set.
-	ServiceGone = "gone"
-	// ServicesListed: all services were sent, and changes follow. No service is set.
-	ServicesListed = "listed"
-)
-
-// ServiceEvent is one line of the answer.
-type ServiceEvent struct {
-	Event   string  `json:"event"`
-	Service Service `json:"service"`
 }

@@ -19,10 +19,16 @@ const (
 // StoreWrite is a write to the store, or its preview.
 type StoreWrite struct {
 	Action string `json:"action"`
-	// Pieces are for Apply and Delete.
+	// Pieces are what Apply and Delete are about.
 	Pieces []Piece `json:"pieces,omitempty"`
-	RollbackRequest
-	StoreOptions
+	// Revision is what Rollback restores, of the object Ref. Nil: of all.
+	Revision string `json:"revision,omitempty"`
+	Ref      *Ref   `json:"ref,omitempty"`
+	// At is a revision of the store: objects that were changed after it are conflicts. Empty: those
+	// that change during the write.
+	At string `json:"at,omitempty"`
+	// MissingOK deletes the objects that exist, although others do not.
+	MissingOK bool `json:"missingOK,omitempty"`
 }
 
 // Ref names an object, as operators name kinds.
@@ -45,19 +51,6 @@ type Piece struct {
 	Ref *Ref `json:"ref,omitempty"`
 }
 
-// StoreOptions say how to write.
-type StoreOptions struct {
-	// Preview writes nothing and returns what would be written, with the differences.
-	Preview bool `json:"-"`
-	// At is a revision of the store: objects that were changed after it are conflicts. Empty: those
-	// that change during the write.
-	At string `json:"at,omitempty"`
-	// Force writes whatever others write meanwhile.
-	Force bool `json:"force,omitempty"`
-	// MissingOK deletes the objects that exist, although others do not.
-	MissingOK bool `json:"missingOK,omitempty"`
-}
-
 // The actions on an object.
 const (
 	Created   = "created"
@@ -76,8 +69,7 @@ type ObjectChange struct {
 	// Difference is the text of the object before and after, as "diff -u" shows it; only where it
 	// is asked for.
 	Difference string `json:"difference,omitempty"`
-	// Note is what else there is to know, such as that a file defines the object too, and is in
-	// use.
+	// Note is what else there is to know, such as that a file defines the object too.
 	Note string `json:"note,omitempty"`
 }
 
@@ -92,13 +84,6 @@ type Written struct {
 	Warnings []feed.Problem `json:"warnings,omitempty"`
 }
 
-// RollbackRequest asks for what the store held at a revision.
-type RollbackRequest struct {
-	Revision string `json:"revision,omitempty"`
-	// Ref is the one object that is restored; nil: all.
-	Ref *Ref `json:"ref,omitempty"`
-}
-
 // HistoryRequest asks for past writes.
 type HistoryRequest struct {
 	// Ref is the one object whose writes are listed; nil: all.
@@ -107,8 +92,6 @@ type HistoryRequest struct {
 	Limit int `json:"limit"`
 	// Differences adds the difference of each change.
 	Differences bool `json:"differences,omitempty"`
-	// All lists all changes of large revisions.
-	All bool `json:"all,omitempty"`
 }
 
 // StoreHistory is what the store remembers of its writes.
@@ -125,8 +108,6 @@ type StoreRevision struct {
 	Revision string    `json:"revision"`
 	Who      string    `json:"who"`
 	When     time.Time `json:"when"`
-	// Changes are what it did; of many only the first, unless all are asked for.
+	// Changes are what it did.
 	Changes []ObjectChange `json:"changes"`
-	// Count is how many objects it wrote, by action.
-	Count map[string]int `json:"count"`
 }

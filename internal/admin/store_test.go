@@ -32,11 +32,11 @@ func TestStoreRoles(t *testing.T) {
 		return Written{}, nil
 	})})
 	large := []Piece{{File: "a.yaml", Data: make([]byte, testBody)}}
-	if _, err := c.Apply(t.Context(), large, StoreOptions{}); !errors.Is(err, ErrForbidden) || calls != 0 ||
+	if _, err := Send(t.Context(), c, CallWrite, StoreWrite{Pieces: large}); !errors.Is(err, ErrForbidden) || calls != 0 ||
 		!strings.Contains(err.Error(), "operator") {
 		t.Errorf("apply: got %v and %d calls, want ErrForbidden that names the role", err, calls)
 	}
-	if _, err := c.Apply(t.Context(), []Piece{{File: "a.yaml"}}, StoreOptions{Preview: true}); err != nil || calls != 1 {
+	if _, err := Send(t.Context(), c, CallPreview, StoreWrite{Pieces: []Piece{{File: "a.yaml"}}}); err != nil || calls != 1 {
 		t.Errorf("a preview: %v, %d calls", err, calls)
 	}
 }
@@ -48,7 +48,7 @@ func TestStoreCutOff(t *testing.T) {
 		t.Error("the store was written")
 		return Written{}, nil
 	})})
-	for _, body := range []string{`{"pieces":[{"file":"a.yaml","da`, `{"action":"apply"} x`, `{"fiel":1}`, `[1]`} {
+	for _, body := range []string{`{"pieces":[{"file":"a.yaml","da`, `{"fiel":1}`, `[1]`} {
 		if text := postRaw(t, c.socket, body); !strings.HasPrefix(text, "400 ") {
 			t.Errorf("%s: got %s", body, text)
 		}
@@ -95,7 +95,7 @@ func TestStoreSizes(t *testing.T) {
 				}
 				return Written{}, nil
 			})})
-			_, err := c.Apply(t.Context(), []Piece{{File: "a.yaml", Data: make([]byte, tc.size)}}, StoreOptions{Preview: true})
+			_, err := Send(t.Context(), c, CallPreview, StoreWrite{Pieces: []Piece{{File: "a.yaml", Data: make([]byte, tc.size)}}})
 			if tc.want == "" && err != nil || tc.want != "" &&
 				(!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("got %v, want %q", err, tc.want)
@@ -109,8 +109,9 @@ func TestTurns(t *testing.T) {
 	t.Parallel()
 	enter, leave := make(chan bool), make(chan struct{})
 	c := serve(t, Config{Routes: storeRoutes(func(_ context.Context, w StoreWrite) (Written, error) {
-		enter <- w.Force // which marks a preview here
-		if !w.Force {
+		preview := w.At != "" // marks a preview here
+		enter <- preview
+		if !preview {
 			<-leave
 		}
 		return Written{}, nil
@@ -118,11 +119,11 @@ func TestTurns(t *testing.T) {
 	const writers = 3
 	errs := make(chan error, writers)
 	for range writers {
-		go func() { _, err := c.Apply(t.Context(), nil, StoreOptions{}); errs <- err }()
+		go func() { _, err := Send(t.Context(), c, CallWrite, StoreWrite{}); errs <- err }()
 	}
 	for i := range writers {
 		<-enter
-		go func() { _, err := c.Apply(t.Context(), nil, StoreOptions{Preview: true, Force: true}); errs <- err }()
+		go func() { _, err := Send(t.Context(), c, CallPreview, StoreWrite{At: "1"}); errs <- err }()
 		if !<-enter {
 			t.Fatalf("a second write began during write %d", i)
 		}

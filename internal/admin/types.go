@@ -199,10 +199,8 @@ type ReleasedVIPs struct {
 	Hosts []string `json:"hosts"`
 }
 
-// TailRequest selects events of the audit log.
-type TailRequest struct {
+// AuditQuery selects events of the audit log.
+type AuditQuery struct {
 	// Lines is how many of the latest events there are, 0 to 10,000.
 	Lines int `json:"lines"`
-	// Follow continues with new events.
-	Follow bool `json:"follow"`
 }

@@ -58,13 +58,11 @@ type WorkloadList struct {
 	Revocations []Revocation `json:"revocations"`
 }
 
-// RevokeRequest names what is to be revoked, or restored: one of the first three.
+// RevokeRequest names what is to be revoked, or restored.
 type RevokeRequest struct {
-	// Identity is a SPIFFE ID, Workload a name such as "shop/web-1", Serial that of a certificate
-	// in hexadecimal digits.
-	Identity string `json:"identity,omitempty"`
-	Workload string `json:"workload,omitempty"`
-	Serial   string `json:"serial,omitempty"`
+	// Name is a SPIFFE ID, a workload such as "shop/web-1", or "serial:" and the serial number of a
+	// certificate in hexadecimal digits.
+	Name string `json:"name"`
 	// Reason is for the audit log and the list of revocations. At most 1024 bytes.
 	Reason string `json:"reason,omitempty"`
 	// Force revokes an identity that no workload has yet.

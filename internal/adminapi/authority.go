@@ -10,9 +10,7 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/ca"
-	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
-	"github.com/ashore-mesh/ashore/internal/nearest"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
@@ -22,7 +20,7 @@ import (
 
 // noAuthority tells operators why there is no certificate authority.
 const noAuthority = "this control plane has no certificate authority; set xds.address, " +
-	"or in development start it with --xds-tls-address 127.0.0.1:15012"
+	"or in development start it with --set xds.address=127.0.0.1:15012"
 
 // Authority answers about tokens, workloads and the certificate authority. The fields are set before
 // use. Safe for concurrent use.
@@ -102,16 +100,11 @@ func (o *Authority) CreateToken(ctx context.Context, r admin.TokenRequest) (admi
 	identity := o.identityOf(ctx, r.Group)
 	switch {
 	case errors.Is(err, ca.ErrNoGroup):
-		hint := ":"
-		if near := nearest.Name(r.Group, o.groupNames()); near != "" {
-			hint = fmt.Sprintf("; did you mean %q?", near)
-		}
-		return admin.Token{}, admin.NewError(admin.ErrNotFound, "there is no WorkloadGroup %.200q%s \"ashorectl get "+
-			"workloadgroup\" lists those that are in use, \"ashorectl problems\" why one is not", r.Group, hint)
+		return admin.Token{}, admin.NewError(admin.ErrNotFound, "there is no WorkloadGroup %.200q: \"ashorectl get "+
+			"workloadgroup\" lists those that are active, \"ashorectl problems\" why one is not", r.Group)
 	case errors.Is(err, ca.ErrRevokedGroup):
-		return admin.Token{}, admin.NewError(admin.ErrConflict, "no token is made, for nobody could join with it: the "+
-			"identity of group %s, %s, is revoked. \"ashorectl workload list\" shows since when and why, "+
-			"\"ashorectl workload restore %s\" takes it back in", r.Group, identity, identity)
+		return admin.Token{}, admin.NewError(admin.ErrConflict, "no token is made: the identity of group %s, %s, is "+
+			"revoked. \"ashorectl workload restore %s\" restores it", r.Group, identity, identity)
 	case err != nil:
 		return admin.Token{}, withKind(err)
 	}
@@ -128,21 +121,6 @@ func (o *Authority) controlPlanes() []string {
 		if !slices.Contains(out, address) && settings.CheckAdvertised(address) == nil {
 			out = append(out, address)
 		}
-	}
-	return out
-}
-
-// groupNames returns the names of the active WorkloadGroups.
-func (o *Authority) groupNames() (out []string) {
-	c := o.Published.Context()
-	if c == nil {
-		return nil
-	}
-	for key := range c.Inputs().Objects.From(config.Key{Kind: config.WorkloadGroup}) {
-		if key.Kind != config.WorkloadGroup {
-			break
-		}
-		out = append(out, key.Namespace+"/"+key.Name)
 	}
 	return out
 }
@@ -200,17 +178,6 @@ func (o *Authority) Rotate(ctx context.Context, r admin.RotateRequest) (admin.Au
 	return s, withKind(err)
 }
 
-// maxReason limits an operator's reason, in bytes.
-const maxReason = 1024
-
-// checkReason refuses a reason that is too long. Errors: admin.ErrInvalid.
-func checkReason(reason string) error {
-	if len(reason) > maxReason {
-		return admin.NewError(admin.ErrInvalid, "the reason has %d bytes: want %d at most", len(reason), maxReason)
-	}
-	return nil
-}
-
 // CreateReplicaToken creates a token for one more control plane. Errors: admin.ErrInvalid,
 // admin.ErrConflict where none can be made.
 func (o *Authority) CreateReplicaToken(ctx context.Context, r admin.ReplicaTokenRequest) (admin.ReplicaToken, error) {
@@ -237,20 +204,22 @@ func (o *Authority) ListWorkloads(ctx context.Context, _ admin.None) (admin.Work
 	revoked := o.Ledger.Revocations()
 	out := admin.WorkloadList{Workloads: []admin.Workload{}, Revocations: []admin.Revocation{}}
 	for _, w := range workloads {
-		nodes := map[string]bool{}
+		nodes := map[string]bool{} // of the proxies that show its certificates
 		item := admin.Workload{Name: w.Name, Identity: w.Identity, Group: w.Group, Joined: w.Joined, Bundle: w.Bundle,
 			Revoked: w.Revoked || revoked.Has(ca.RevokeIdentity, w.Identity)}
-		for i, l := range w.Leaves {
-			if l.NotAfter.After(time.Now()) || i == len(w.Leaves)-1 {
-				item.Leaves = append(item.Leaves, admin.Leaf{Serial: l.Serial, NotAfter: l.NotAfter, Revoked: l.Revoked})
-			}
+		for _, l := range w.Leaves {
+			item.Leaves = append(item.Leaves, admin.Leaf{Serial: l.Serial, NotAfter: l.NotAfter, Revoked: l.Revoked})
 			for _, p := range bySerial[l.Serial] {
 				item.Proxies = append(item.Proxies, shown[p].ID)
 				item.Health = latest(item.Health, connected[p].Health)
 				nodes[shown[p].Node] = true
 			}
 		}
-		item.Warning = duplicates(slices.Sorted(maps.Keys(nodes)))
+		if len(nodes) > 1 {
+			item.Warning = fmt.Sprintf("%d machines use this name, %s: give each a name of its own (ashore-agent leave, "+
+				"then join with --name); one may have a copy of the other's state folder", len(nodes),
+				strings.Join(slices.Sorted(maps.Keys(nodes)), " and "))
+		}
 		out.Workloads = append(out.Workloads, item)
 	}
 	for _, r := range revoked.List {
@@ -258,15 +227,6 @@ func (o *Authority) ListWorkloads(ctx context.Context, _ admin.None) (admin.Work
 			By: r.By, At: r.At})
 	}
 	return out, nil
-}
-
-// duplicates is the warning about a workload with these nodes; empty if there is one at most.
-func duplicates(nodes []string) string {
-	if len(nodes) < 2 {
-		return ""
-	}
-	return fmt.Sprintf("%d machines go by this name at once, %s: give each a name of its own (ashore-agent leave, "+
-		"then join with --name); one may have a copy of the other's state folder", len(nodes), strings.Join(nodes, " and "))
 }
 
 // latest returns the later one of two reports; nil is none.

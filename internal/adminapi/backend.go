@@ -27,14 +27,10 @@ type assembler interface {
 	Problems(context.Context) ([]feed.Problem, error)
 }
 
-// SourceNames translates names of sources for operators.
+// SourceNames shows operators where sources and their files are.
 type SourceNames interface {
-	// Setting returns the name of a source in the settings, or its own name.
-	Setting(source string) string
 	// Folder returns the folder of a source of files; empty for others.
 	Folder(source string) string
-	// Text returns a text that names sources by their names in the settings.
-	Text(text string) string
 	// File returns how to show a file of a source.
 	File(source, file string) string
 	// Awaited describes a source that serving waits for, with the setting that says so.
@@ -124,12 +120,9 @@ func (b *Backend) unenforced(problems []feed.Problem) []feed.Problem {
 // Sources returns the sources of objects and services, the most important first.
 func (b *Backend) Sources() []feed.SourceStatus { return b.state().Sources }
 
-// named adds the names and folders in the settings.
-func (b *Backend) named(all []feed.SourceStatus) []feed.SourceStatus {
+// located adds the folders of sources.
+func (b *Backend) located(all []feed.SourceStatus) []feed.SourceStatus {
 	for i := range all {
-		if name := b.Names.Setting(all[i].Name); name != all[i].Name {
-			all[i].Setting = name
-		}
 		all[i].Folder = b.Names.Folder(all[i].Name)
 	}
 	return all
@@ -144,7 +137,6 @@ func (b *Backend) Problems() []feed.Problem {
 	}
 	for i := range out {
 		out[i].File = b.Names.File(out[i].Source, out[i].File)
-		out[i].Text = b.Names.Text(out[i].Text)
 	}
 	return out
 }
@@ -181,7 +173,7 @@ func (b *Backend) Status() admin.Status {
 // Summary is a Status without proxies, for metrics.
 func (b *Backend) Summary() admin.Status {
 	a := b.state()
-	s := admin.Status{Version: build.Read(), Started: b.Started, Waiting: b.Waiting(), Sources: b.named(a.Sources)}
+	s := admin.Status{Version: build.Read(), Started: b.Started, Waiting: b.Waiting(), Sources: b.located(a.Sources)}
 	s.Ready = len(s.Waiting) == 0
 	s.Config = b.Published.latest.Load().counts()
 	s.Config.Conflicts = a.Conflicts
@@ -209,7 +201,7 @@ func (b *Backend) Objects(_ context.Context, q admin.ObjectQuery) ([]admin.Objec
 		if !selects(q, key) {
 			continue
 		}
-		shown, err := objectOf(o, info)
+		shown, err := objectOf(o)
 		if err != nil {
 			return nil, err
 		}
@@ -249,7 +241,8 @@ func (b *Backend) objects(kind config.Kind) push.Objects {
 }
 
 // objectOf is an object as operators write it.
-func objectOf(o *config.Object, info config.KindInfo) (admin.Object, error) {
+func objectOf(o *config.Object) (admin.Object, error) {
+	info, _ := config.Info(o.Kind) // no source has others
 	spec, err := protojson.Marshal(o.Spec)
 	if err != nil {
 		return admin.Object{}, fmt.Errorf("show %s: %w", o.Key, err)

@@ -23,9 +23,6 @@ import (
 // ownNames shows sources and files by their own names.
 type ownNames struct{}
 
-func (ownNames) Text(text string) string      { return text }
-func (ownNames) Setting(source string) string { return source }
-
 func (ownNames) Folder(string) string       { return "" }
 func (ownNames) File(_, file string) string { return file }
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -68,7 +67,7 @@ type market struct {
 }
 
 func newMarket(t *testing.T, with ...func(*push.AssemblerConfig)) *market {
-	m := &market{files: &saying[*config.Object]{"file:/etc/x", make(chan feed.Batch[*config.Object])},
+	m := &market{files: &saying[*config.Object]{"files", make(chan feed.Batch[*config.Object])},
 		dc1: &saying[registry.Instances]{"consul:dc1", make(chan feed.Batch[registry.Instances])}}
 	published := NewPublished()
 	deriver := entry.New(nil)
@@ -91,8 +90,7 @@ func newMarket(t *testing.T, with ...func(*push.AssemblerConfig)) *market {
 			t.Error(err)
 		}
 	})
-	names := map[string]string{"file:/etc/x": "files", "consul:dc1": "dc1"}
-	m.Catalog = &Catalog{Published: published, Supplied: a.Supplied, Entries: deriver.Entries, Derived: deriver.Name(), Names: mapNames(names)}
+	m.Catalog = &Catalog{Published: published, Supplied: a.Supplied, Entries: deriver.Entries, Derived: deriver.Name()}
 	return m
 }
 
@@ -151,12 +149,8 @@ spec: {address: 10.0.0.1, labels: {app: web}, serviceAccount: web, locality: eu/
 // collected is what a question is answered with.
 func (m *market) collected(t *testing.T, q admin.ServiceQuery) []admin.Service {
 	t.Helper()
-	var out []admin.Service
-	if err := m.Services(t.Context(), q, func(e admin.ServiceEvent) error {
-		out = append(out,
-			e.Service)
-		return nil
-	}); err != nil {
+	out, err := m.Services(t.Context(), q)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -168,8 +162,7 @@ func TestCatalog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newMarket(t)
-		if err := m.Services(t.Context(), admin.ServiceQuery{Host: "web"}, nil); !errors.Is(err, admin.ErrNotFound) ||
-			!strings.Contains(err.Error(), "nothing is known yet") {
+		if _, err := m.Services(t.Context(), admin.ServiceQuery{Host: "web"}); !errors.Is(err, admin.ErrNotFound) {
 			t.Errorf("before there is anything: %v", err)
 		}
 		m.reads(t, marketFile)
@@ -181,14 +174,13 @@ func TestCatalog(t *testing.T) {
 			Host: "web.service.consul", Namespace: "shop", Ports: []admin.ServicePort{{Number: 80, Name: "http",
 				Protocol: "HTTP"}},
 			Resolution: "STATIC", Location: "MESH_EXTERNAL", Health: admin.HealthCount{Healthy: 1, Unhealthy: 1},
-			Identities: []string{"spiffe://cluster.local/ns/shop/sa/web"},
 			Sources: []admin.ServiceSource{{Place: from, Endpoints: 1},
-				{Place: admin.Place{Source: "dc1", Object: "Consul service web"}, Endpoints: 1}},
+				{Place: admin.Place{Source: "consul:dc1", Object: "Consul service web"}, Endpoints: 1}},
 			Endpoints: []admin.Endpoint{
 				{Address: "10.0.0.1", Ports: []admin.EndpointPort{{Service: 80, Name: "http", Number: 8080}}, Health: "healthy", Identity: "spiffe://cluster.local/ns/shop/sa/web", ServiceAccount: "web", Namespace: "shop",
 					Workload: "vm-1", TLSMode: "istio", Locality: "eu/a", Weight: 1, Labels: map[string]string{"app": "web"}, From: admin.Place{Source: "files", Object: "WorkloadEntry shop/vm-1", File: "a.yaml", Line: 10}},
 				{Address: "10.0.0.2", Ports: []admin.EndpointPort{{Service: 80, Name: "http", Number: 20001}}, Health: "unhealthy", Namespace: "shop",
-					Workload: "web-1", TLSMode: "istio", Weight: 5, From: admin.Place{Source: "dc1",
+					Workload: "web-1", TLSMode: "istio", Weight: 5, From: admin.Place{Source: "consul:dc1",
 						Object: "Consul service web"}},
 			},
 		}
@@ -207,30 +199,27 @@ func TestCatalog(t *testing.T) {
 		if s := m.collected(t, admin.ServiceQuery{Namespace: "other"}); len(s) != 0 {
 			t.Errorf("of another namespace: %+v", s)
 		}
-		for _, tc := range []struct{ namespace, host, want string }{
-			{"", "web.servce.consul", "did you mean web.service.consul?"}, {"", "web", "did you mean web.service.consul?"},
-			{"other", "web.service.consul", "it is in the namespace shop"}, {"", "something.else.entirely", "lists all"},
-		} {
-			err := m.Services(t.Context(), admin.ServiceQuery{Namespace: tc.namespace, Host: tc.host}, nil)
-			if !errors.Is(err, admin.ErrNotFound) || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("%s: %v, want %q", tc.host, err, tc.want)
+		for _, q := range []admin.ServiceQuery{{Host: "web"}, {Namespace: "other", Host: "web.service.consul"}} {
+			if _, err := m.Services(t.Context(), q); !errors.Is(err, admin.ErrNotFound) ||
+				!strings.Contains(err.Error(), "ashorectl get services") {
+				t.Errorf("%+v: %v", q, err)
 			}
 		}
 	})
 }
 
-// Endpoints of a source that stands behind another, which alone counts, are counted as unused.
+// A source whose endpoints are not used is listed without any.
 func TestCatalogShadowed(t *testing.T) {
 	t.Parallel()
 	svc := &registry.Service{Key: registry.Key{Host: "web", Namespace: "shop"}, Ports: []registry.Port{{Number: 80}}}
 	one := registry.Instances{Service: svc, Endpoints: &registry.EndpointList{Items: make([]registry.Endpoint, 1)}}
 	two := registry.Instances{Service: svc, Endpoints: &registry.EndpointList{Items: make([]registry.Endpoint, 2)}}
-	c := &Catalog{Derived: "serviceentry", Names: ownNames{}}
+	c := &Catalog{Derived: "serviceentry"}
 	got := c.service(push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh()}}), registry.Joined{
 		Instances: one, Parts: []registry.Part{{Instances: one, Source: "a", Used: 1}, {Instances: two, Source: "b"}},
 	}, true)
 	want := []admin.ServiceSource{{Place: admin.Place{Source: "a"}, Endpoints: 1},
-		{Place: admin.Place{Source: "b"}, Unused: 2}}
+		{Place: admin.Place{Source: "b"}}}
 	if d := cmp.Diff(want, got.Sources); d != "" || len(got.Endpoints) != 1 {
 		t.Errorf("%d endpoints; (-want +got):\n%s", len(got.Endpoints), d)
 	}
@@ -249,75 +238,3 @@ func TestCatalogLackingPort(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }
-
-// A watch tells what there is, and then each service that changes, comes or goes, and no other.
-func TestCatalogWatch(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m := newMarket(t)
-		m.reads(t, marketFile)
-		m.knows(true, "web.service.consul")
-		synctest.Wait()
-		ctx, cancel := context.WithCancel(t.Context())
-		var got []string
-		done := make(chan error, 1)
-		go func() {
-			done <- m.Services(ctx, admin.ServiceQuery{Watch: true, Namespace: "shop", Endpoints: true},
-				func(e admin.ServiceEvent) error {
-					text := e.Event + " " + e.Service.Host
-					for _, ep := range e.Service.Endpoints {
-						text += " " + ep.Address
-					}
-					got = append(got, text)
-					return nil
-				})
-		}()
-		want := func(what string, lines ...string) {
-			t.Helper()
-			time.Sleep(5 * time.Second) // longer than an object stays that was removed from a file
-			synctest.Wait()
-			if d := cmp.Diff(lines, got); d != "" {
-				t.Errorf("%s (-want +got):\n%s", what, d)
-			}
-			got = nil
-		}
-		want("all", "is web.service.consul 10.0.0.1", "listed ")
-		m.knows(false, "db.service.consul", registry.Endpoint{Address: "10.0.0.9"})
-		want("one more", "is db.service.consul 10.0.0.9")
-		m.knows(false, "web.service.consul", registry.Endpoint{Address: "10.0.0.2"})
-		want("an endpoint", "is web.service.consul 10.0.0.1 10.0.0.2")
-		m.dc1.say <- feed.Batch[registry.Instances]{Updates: []feed.Update[registry.Instances]{{Group: "db.service.consul"}}}
-		want("one less", "gone db.service.consul")
-		m.reads(t, strings.ReplaceAll(marketFile, "shop", "other"))
-		// the file's object stays for 2 s
-		want("of another namespace", "is web.service.consul 10.0.0.1", "gone web.service.consul")
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("the watch ended with %v", err)
-		}
-	})
-}
-
-// Who cannot be told any more ends the watch.
-func TestCatalogWatchFails(t *testing.T) {
-	t.Parallel()
-	enough := errors.New("enough")
-	b := &Backend{Published: NewPublished()}
-	c := &Catalog{Published: b.Published}
-	if err := c.Services(t.Context(), admin.ServiceQuery{Watch: true},
-		func(admin.ServiceEvent) error { return enough }); !errors.Is(err, enough) {
-		t.Errorf("got %v", err)
-	}
-}
-
-// mapNames are the names of sources in the settings.
-type mapNames map[string]string
-
-func (mapNames) Text(text string) string { return text }
-
-func (m mapNames) Setting(source string) string { return m[source] }
-
-func (mapNames) Folder(string) string       { return "" }
-func (mapNames) File(_, file string) string { return file }
-
-func (mapNames) Awaited(source string) string { return source }

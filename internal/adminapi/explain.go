@@ -4,11 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-
-	"golang.org/x/net/http/httpguts"
 
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/admin"
@@ -19,7 +18,7 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen/access"
 )
 
-// Explainer explains what policies say of a request. The fields are set before use. Safe for
+// Explainer explains what policies decide about a request. The fields are set before use. Safe for
 // concurrent use.
 type Explainer struct {
 	Published *Published
@@ -46,73 +45,101 @@ func (e Explainer) Explain(ctx context.Context, r admin.ExplainRequest) (admin.E
 	if err := checkRequest(r); err != nil {
 		return admin.Explanation{}, err
 	}
-	who, err := e.caller(ctx, c, r.From)
+	from, err := authz.Caller(c, r.From)
 	if err != nil {
-		return admin.Explanation{}, err
+		return admin.Explanation{}, admin.NewError(admin.ErrInvalid, "%v", err)
 	}
-	out, err := e.explain(c, who, r)
-	out.Notes = append(out.Notes, who.notes...)
-	return out, err
+	revoked, notes := e.revoked(ctx, from)
+	http := r.Method != "" || r.Path != "" || r.Host != ""
+	found := e.judge(c, r.To, !http, authz.Request{From: from, Revoked: revoked, Port: uint32(r.Port),
+		Method: cmp.Or(r.Method, "GET"), Path: cmp.Or(r.Path, "/"), Host: r.Host})
+	if len(found) == 0 {
+		return admin.Explanation{}, admin.NewError(admin.ErrNotFound, "nothing is known of %q with that port: write the "+
+			"host of a service (web.example:80), a workload (shop/web), its address, or the ID of a proxy; "+
+			"\"ashorectl get endpoints\" lists them", r.To)
+	}
+	if http {
+		var left []string
+		if found, left = ofHTTP(found); len(found) == 0 {
+			return admin.Explanation{}, admin.NewError(admin.ErrInvalid,
+				"%s speaks no HTTP: ask without a method, a path and a host, for a connection; if it does, "+
+					"declare the protocol of the port, such as name: http-web", strings.Join(left, ", "))
+		}
+		if len(left) > 0 {
+			notes = append(notes, "ports that speak no HTTP take no requests and are left out: "+strings.Join(left, ", "))
+		}
+	}
+	out := explanation(from, found)
+	out.Notes = append(out.Notes, notes...)
+	return out, nil
 }
 
 // checkRequest refuses what no client can send. Errors: admin.ErrInvalid.
 func checkRequest(r admin.ExplainRequest) error {
-	other := func(more string) func(rune) bool {
-		return func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(more, c) }
-	}
+	host, path := cmp.Or(r.Host, "any"), cmp.Or(r.Path, "/")
+	u, err := url.Parse("http://" + host + path)
 	switch {
 	case r.From == "" || r.To == "":
 		return admin.NewError(admin.ErrInvalid, "both from and to are needed")
 	case r.Port < 0 || r.Port > 65535:
 		return admin.NewError(admin.ErrInvalid, "%d is not a port: want 1 to 65535", r.Port)
-	case r.Method != "" && (!httpguts.ValidHeaderFieldName(r.Method) || r.Method != strings.ToUpper(r.Method)):
-		return admin.NewError(admin.ErrInvalid, "%.40q is not a method of HTTP: write GET, POST or another; "+
-			"policies distinguish upper and lower case", r.Method)
-	case strings.ContainsFunc(r.Host, other(`/?#@\`)):
-		return admin.NewError(admin.ErrInvalid, "%.80q is not a host: write web.example or web.example:8080", r.Host)
-	case r.Path != "" && r.Path[0] != '/', strings.ContainsFunc(r.Path, other("#")):
-		return admin.NewError(admin.ErrInvalid,
-			"%.80q is not a path: write /orders; what is not ASCII, spaces and # are encoded, %%20", r.Path)
+	case r.Method != strings.ToUpper(r.Method):
+		return admin.NewError(admin.ErrInvalid, "the method %.40q is not in upper case: write GET, POST or another", r.Method)
+	case err != nil || u.Host != host || u.RequestURI() != path:
+		return admin.NewError(admin.ErrInvalid, "no client can send the host %.80q with the path %.80q: write web.example "+
+			"or web.example:8080, and /orders; what is not ASCII, spaces and # are encoded, %%20", r.Host, r.Path)
 	}
 	return nil
 }
 
-// explain asks what r means for a caller.
-func (e Explainer) explain(c *push.Context, who explainedCaller, r admin.ExplainRequest) (admin.Explanation, error) {
-	from := who.id
-	call := authz.Request{From: from, Revoked: who.revoked, Port: uint32(r.Port), Method: cmp.Or(r.Method, "GET"),
-		Path: cmp.Or(r.Path, "/"), Host: r.Host}
-	request := r.Method != "" || r.Path != "" || r.Host != ""
-	p, ok := e.proxy(r.To)
-	node := p.Node
-	var found []authz.Explained
-	if !ok {
-		if found = authz.Explain(c, access.Filters, call, r.To); len(found) == 0 {
-			node, ok = e.nodeNamed(c, r.To)
+// revoked names what of a caller is revoked beside its identity; empty: nothing.
+func (e Explainer) revoked(ctx context.Context, from spiffe.ID) (revoked string, notes []string) {
+	if e.Workloads == nil || from == (spiffe.ID{}) {
+		return "", nil
+	}
+	joined, err := e.Workloads(ctx)
+	if err != nil {
+		notes = append(notes, "some workloads or revocations are not known: "+err.Error())
+	}
+	var names []string
+	all := 0
+	for _, w := range joined {
+		if w.Identity != from.String() {
+			continue
+		}
+		all++
+		if n := len(w.Leaves); w.Revoked || n > 0 && w.Leaves[n-1].Revoked {
+			names = append(names, w.Name)
 		}
 	}
-	if ok {
-		call.TCP = !request
-		return explanation(from, r, []authz.Explained{{
-			Target: authz.Target{Namespace: node.Namespace, Workload: node.ID, Port: call.Port,
-				MutualTLS: node.Identity},
-			Decision: authz.Judge(c.Scope(c.Classify(node)), access.Filters, call), Request: call,
-		}}), nil
+	list := strings.Join(names, ", ")
+	switch {
+	case all == 0:
+		notes = append(notes, fmt.Sprintf(
+			"no workload that has joined has the identity %s: \"ashorectl workload list\" shows who has which", from))
+	case len(names) == all:
+		revoked = "every workload with this identity (" + list + ")"
+	case len(names) > 0:
+		notes = append(notes, "some workloads with this identity are revoked, and refused: "+list)
 	}
-	if len(found) == 0 {
-		return admin.Explanation{}, unknownTarget(c, r)
-	}
-	if !request {
-		return explanation(from, r, found), nil
-	}
-	return ofRequests(from, r, found)
+	return revoked, notes
 }
 
-// ofRequests explains a request: ports that speak no HTTP have no part in it. Errors:
-// admin.ErrInvalid when no port does.
-func ofRequests(from spiffe.ID, r admin.ExplainRequest, found []authz.Explained) (admin.Explanation, error) {
-	var asked []authz.Explained
-	var left []string
+// judge returns what the workloads and ports of to decide. Of a proxy tcp says whether it is asked
+// about a connection.
+func (e Explainer) judge(c *push.Context, to string, tcp bool, r authz.Request) []authz.Explained {
+	for _, p := range e.Proxies() {
+		if p.ID == to || p.Node.ID == to {
+			r.TCP = tcp
+			return []authz.Explained{{Target: authz.Target{Namespace: p.Node.Namespace, Workload: p.Node.ID, Port: r.Port,
+				MutualTLS: p.Node.Identity}, Decision: authz.Judge(c.Scope(c.Classify(p.Node)), access.Filters, r), Request: r}}
+		}
+	}
+	return authz.Explain(c, access.Filters, r, to)
+}
+
+// ofHTTP returns the results for ports that speak HTTP, and the names of the others.
+func ofHTTP(found []authz.Explained) (asked []authz.Explained, left []string) {
 	for _, f := range found {
 		if f.Request.TCP {
 			left = append(left, place(f))
@@ -120,83 +147,53 @@ func ofRequests(from spiffe.ID, r admin.ExplainRequest, found []authz.Explained)
 			asked = append(asked, f)
 		}
 	}
-	if len(asked) == 0 {
-		return admin.Explanation{}, admin.NewError(admin.ErrInvalid,
-			"%s speaks no HTTP: ask without a method, a path and a host, for a connection; if it does, "+
-				"declare the protocol of the port, such as name: http-web", strings.Join(left, ", "))
-	}
-	out := explanation(from, r, asked)
-	if len(left) > 0 {
-		out.Notes = append(out.Notes, "ports that speak no HTTP take no requests and are left out: "+strings.Join(left,
-			", "))
-	}
-	return out, nil
+	return asked, left
 }
 
-// unknownTarget returns the error for a target that is not known.
-func unknownTarget(c *push.Context, r admin.ExplainRequest) error {
-	if ports := authz.Ports(c, r.To); len(ports) > 0 {
-		to := r.To
-		if r.Port != 0 {
-			to += " with port " + strconv.Itoa(r.Port)
-		}
-		return admin.NewError(admin.ErrNotFound, "%s has no such port: there are %s", to,
-			strings.Join(ports, ", "))
-	}
-	return admin.NewError(admin.ErrNotFound, "%q is unknown: write the host of a service (web.example:80), "+
-		"a workload (shop/web), its address, or the ID of a proxy", r.To)
-}
-
-// explanation combines the results of several workloads and ports. Where they differ, each is a part.
-func explanation(from spiffe.ID, r admin.ExplainRequest, found []authz.Explained) admin.Explanation {
-	out := admin.Explanation{From: cmp.Or(from.String(), "anonymous"), To: r.To, Request: requestText(from, r, found),
-		Steps: []admin.ExplainStep{}}
+// explanation groups workloads and ports with equal results.
+func explanation(from spiffe.ID, found []authz.Explained) admin.Explanation {
+	out := admin.Explanation{From: cmp.Or(from.String(), "anonymous")}
 	for _, f := range found {
 		note := f.Name() + " is not known to take mutual TLS: callers reach it without an identity, " +
 			"unless a DestinationRule says otherwise"
 		if from != (spiffe.ID{}) && !f.MutualTLS && !slices.Contains(out.Notes, note) {
 			out.Notes = append(out.Notes, note)
 		}
-		compared := fmt.Sprintf("proxies compare the path %s as %s", f.Request.Path, f.Path)
-		if !f.Request.TCP && f.Path != "" && f.Path != f.Request.Path && !slices.Contains(out.Notes, compared) {
-			out.Notes = append(out.Notes, compared)
-		}
-	}
-	parts := partsOf(found)
-	out.Verdict, out.Reason = parts[0].Verdict, parts[0].Reason
-	if len(parts) == 1 {
-		out.Steps = parts[0].Steps
-		return out
-	}
-	out.Parts = parts
-	for _, p := range parts[1:] {
-		if p.Verdict != out.Verdict {
+		part := explainPart(f)
+		out.Verdict = cmp.Or(out.Verdict, part.Verdict)
+		if part.Verdict != out.Verdict {
 			out.Verdict = string(authz.Depends)
 		}
-		if p.Reason != parts[0].Reason {
-			out.Reason = "it is not the same at all of its workloads and ports"
+		same := slices.IndexFunc(out.Parts, func(o admin.ExplainPart) bool {
+			return o.Call == part.Call && o.Verdict == part.Verdict && o.Reason == part.Reason &&
+				slices.Equal(o.Steps, part.Steps)
+		})
+		if same < 0 {
+			out.Parts = append(out.Parts, part)
+		} else {
+			out.Parts[same].At = append(out.Parts[same].At, part.At...)
 		}
 	}
 	return out
 }
 
-// partsOf groups workloads and ports with equal results.
-func partsOf(found []authz.Explained) []admin.ExplainPart {
-	var out []admin.ExplainPart
-	for _, f := range found {
-		p := admin.ExplainPart{At: []string{place(f)}, Call: callText(f.Request), Verdict: string(f.Verdict),
-			Reason: f.Reason, Steps: []admin.ExplainStep{}}
-		for _, s := range f.Steps {
-			p.Steps = append(p.Steps, explainStep(s))
+// explainPart is the result at one port of a workload.
+func explainPart(f authz.Explained) admin.ExplainPart {
+	out := admin.ExplainPart{At: []string{place(f)}, Call: "a connection", Verdict: string(f.Verdict), Reason: f.Reason,
+		Steps: []admin.ExplainStep{}}
+	if !f.Request.TCP {
+		out.Call = f.Request.Method + " " + f.Request.Host + cmp.Or(f.Path, f.Request.Path)
+	}
+	for _, s := range f.Steps {
+		step := admin.ExplainStep{Policy: s.Policy.Key.String(), Action: s.Action, Matched: s.Rule >= 0 && !s.Unsure,
+			Depends: s.Unsure, Rule: s.Rule, Decides: s.Decides, Why: s.Why}
+		if s.DryRun {
+			step.Action += " (dry run)"
 		}
-		same := slices.IndexFunc(out, func(o admin.ExplainPart) bool {
-			return o.Call == p.Call && o.Verdict == p.Verdict && o.Reason == p.Reason && slices.Equal(o.Steps, p.Steps)
-		})
-		if same < 0 {
-			out = append(out, p)
-		} else {
-			out[same].At = append(out[same].At, p.At...)
+		if o := s.Policy.Origin; o.File != "" {
+			step.Origin = o.File + ":" + strconv.Itoa(o.Line)
 		}
+		out.Steps = append(out.Steps, step)
 	}
 	return out
 }
@@ -207,51 +204,4 @@ func place(f authz.Explained) string {
 		return f.Name()
 	}
 	return f.Name() + ":" + strconv.FormatUint(uint64(f.Port), 10)
-}
-
-func explainStep(s authz.Step) admin.ExplainStep {
-	out := admin.ExplainStep{Policy: s.Policy.Key.String(), Action: s.Action, Matched: s.Rule >= 0 && !s.Unsure,
-		Depends: s.Unsure, Rule: s.Rule, Decides: s.Decides, Why: s.Why}
-	if s.DryRun {
-		out.Action += " (dry run)"
-	}
-	if o := s.Policy.Origin; o.File != "" {
-		out.Origin = o.File + ":" + strconv.Itoa(o.Line)
-	}
-	return out
-}
-
-// requestText describes what was judged: "GET /x to shop/web, workload port 8080, from shop/api
-// (spiffe://…)".
-func requestText(from spiffe.ID, r admin.ExplainRequest, found []authz.Explained) string {
-	var calls, hosts, ports []string
-	for _, f := range found {
-		calls = append(calls, callText(f.Request))
-		if f.Request.Host != "" && !f.Request.TCP {
-			hosts = append(hosts, f.Request.Host)
-		}
-		if f.Port != 0 {
-			ports = append(ports, strconv.FormatUint(uint64(f.Port), 10))
-		}
-	}
-	list := func(before string, all []string) string {
-		slices.Sort(all)
-		if all = slices.Compact(all); len(all) == 0 {
-			return ""
-		}
-		return before + strings.Join(all, " or ")
-	}
-	caller := fmt.Sprintf("%s (no identity: plaintext)", r.From)
-	if from != (spiffe.ID{}) {
-		caller = fmt.Sprintf("%s (%s)", r.From, from)
-	}
-	return list("", calls) + " to " + r.To + list(", workload port ", ports) + list(", host ", hosts) + ", from " + caller
-}
-
-// callText describes a request without its place: "GET /items", or "a connection".
-func callText(r authz.Request) string {
-	if r.TCP {
-		return "a connection"
-	}
-	return r.Method + " " + r.Path
 }

@@ -15,9 +15,8 @@ import (
 
 // Maintenance removes what ashored retains until an operator says so. The fields are set before use.
 type Maintenance struct {
-	// Named returns a source by its name in the settings.
-	Named    func(setting string) (source string, ok bool)
-	Problems func() []feed.Problem // of sources
+	Active   func(source string) bool // the settings have it
+	Problems func() []feed.Problem    // of sources
 	Accept   func(ctx context.Context, source string) (removed int, err error)
 	Records  record.Store
 	Record   func(audit.Event)
@@ -34,18 +33,16 @@ func (m *Maintenance) Routes() []admin.Route {
 // AcceptRemovals removes what is active although the source does not supply it any more. Errors:
 // admin.ErrNotFound.
 func (m *Maintenance) AcceptRemovals(ctx context.Context, r admin.AcceptRequest) (admin.Accepted, error) {
-	source, ok := m.Named(r.Source)
-	if !ok && slices.ContainsFunc(m.Problems(), func(p feed.Problem) bool { return p.Source == r.Source }) {
-		source, ok = r.Source, true // not in the settings any more, but its items are still active
-	}
-	if !ok {
+	// Items of a source that is not in the settings any more may still be active.
+	retained := func(p feed.Problem) bool { return p.Source == r.Source }
+	if !m.Active(r.Source) && !slices.ContainsFunc(m.Problems(), retained) {
 		return admin.Accepted{}, admin.NewError(admin.ErrNotFound,
 			"there is no source %q: \"ashorectl sources\" lists them", r.Source)
 	}
-	removed, err := m.Accept(ctx, source)
-	recordOutcome(m.Record, audit.Event{Action: audit.RemovalsAccept, Actor: admin.Actor(ctx), Target: source,
+	removed, err := m.Accept(ctx, r.Source)
+	recordOutcome(m.Record, audit.Event{Action: audit.RemovalsAccept, Actor: admin.Actor(ctx), Target: r.Source,
 		Details: map[string]string{"removed": strconv.Itoa(removed)}}, err)
-	return admin.Accepted{Source: source, Removed: removed}, err
+	return admin.Accepted{Source: r.Source, Removed: removed}, err
 }
 
 // ReleaseVIPs releases the virtual IPs of hosts that no replica has used for a week.
@@ -59,13 +56,13 @@ func (m *Maintenance) ReleaseVIPs(ctx context.Context, _ admin.None) (admin.Rele
 // maxTail limits how many events of the audit log are read at once.
 const maxTail = 10_000
 
-// AuditRoute returns the route of the stream that answers from the audit log.
+// AuditRoute returns the route of the call that answers from the audit log.
 func AuditRoute(log *audit.Log) admin.Route {
-	return admin.HandleStream(admin.StreamAudit, admin.Operator,
-		func(ctx context.Context, q admin.TailRequest, emit func(audit.Event) error) error {
+	return admin.Handle(admin.CallAudit, admin.Operator,
+		func(_ context.Context, q admin.AuditQuery) ([]audit.Event, error) {
 			if q.Lines < 0 || q.Lines > maxTail {
-				return admin.NewError(admin.ErrInvalid, "%d lines: want a number from 0 to %d", q.Lines, maxTail)
+				return nil, admin.NewError(admin.ErrInvalid, "%d lines: want a number from 0 to %d", q.Lines, maxTail)
 			}
-			return log.Tail(ctx, q.Lines, q.Follow, emit)
+			return log.Tail(q.Lines)
 		})
 }

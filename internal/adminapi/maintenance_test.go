@@ -12,7 +12,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// An operator accepts the removals of a source by its name in the settings or in problems. Each
+// An operator accepts the removals of a source. Each
 // attempt is in the audit log.
 func TestAcceptRemovals(t *testing.T) {
 	t.Parallel()
@@ -24,32 +24,25 @@ func TestAcceptRemovals(t *testing.T) {
 		is     error
 		events []audit.Event
 	}{
-		"by its setting": {source: "files", want: admin.Accepted{Source: "file:/etc/x", Removed: 3},
-			events: []audit.Event{{Action: audit.RemovalsAccept, Actor: "ann", Target: "file:/etc/x",
+		"in the settings": {source: "files", want: admin.Accepted{Source: "files", Removed: 3},
+			events: []audit.Event{{Action: audit.RemovalsAccept, Actor: "ann", Target: "files",
 				Details: map[string]string{"removed": "3"}}}},
-		"by its name": {source: "file:/etc/x", want: admin.Accepted{Source: "file:/etc/x", Removed: 3},
-			events: []audit.Event{{Action: audit.RemovalsAccept, Actor: "ann", Target: "file:/etc/x",
-				Details: map[string]string{"removed": "3"}}}},
-		"not in the settings any more": {source: "file:/old", want: admin.Accepted{Source: "file:/old", Removed: 2},
-			events: []audit.Event{{Action: audit.RemovalsAccept, Actor: "ann", Target: "file:/old",
+		"not in the settings any more": {source: "files:old", want: admin.Accepted{Source: "files:old", Removed: 2},
+			events: []audit.Event{{Action: audit.RemovalsAccept, Actor: "ann", Target: "files:old",
 				Details: map[string]string{"removed": "2"}}}},
 		"unknown": {source: "flies", is: admin.ErrNotFound},
-		"no answer": {source: "files", err: down, is: down, want: admin.Accepted{Source: "file:/etc/x"},
-			events: []audit.Event{{Action: audit.RemovalsAccept, Actor: "ann", Target: "file:/etc/x",
+		"no answer": {source: "files", err: down, is: down, want: admin.Accepted{Source: "files"},
+			events: []audit.Event{{Action: audit.RemovalsAccept, Actor: "ann", Target: "files",
 				Outcome: audit.Failed, Reason: down.Error(), Details: map[string]string{"removed": "0"}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var accepted []string
 			var events []audit.Event
-			named := func(setting string) (string, bool) {
-				source, ok := map[string]string{"files": "file:/etc/x", "file:/etc/x": "file:/etc/x", "dc": "consul:dc"}[setting]
-				return source, ok
-			}
 			m := &Maintenance{
-				Named: named,
+				Active: func(source string) bool { return source == "files" },
 				Problems: func() []feed.Problem {
-					return []feed.Problem{{Source: "file:/old",
+					return []feed.Problem{{Source: "files:old",
 						Text: "its items stay active"}}
 				},
 				Accept: func(_ context.Context, source string) (int, error) {

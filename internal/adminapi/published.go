@@ -15,11 +15,10 @@ type Published struct{ latest atomic.Pointer[publication] }
 
 // publication is one published context.
 type publication struct {
-	context  *push.Context // nil before the first
-	at       time.Time
-	number   uint64
-	counts   func() admin.ConfigStatus // counted once, when first called
-	replaced chan struct{}             // closed when there is a newer one
+	context *push.Context // nil before the first
+	at      time.Time
+	number  uint64
+	counts  func() admin.ConfigStatus // counted once, when first called
 }
 
 // NewPublished returns a Published without a context.
@@ -30,7 +29,7 @@ func NewPublished() *Published {
 }
 
 func newPublication(c *push.Context, number uint64) *publication {
-	p := &publication{context: c, at: time.Now(), number: number, replaced: make(chan struct{})}
+	p := &publication{context: c, at: time.Now(), number: number}
 	p.counts = sync.OnceValue(p.count)
 	return p
 }
@@ -39,19 +38,11 @@ func newPublication(c *push.Context, number uint64) *publication {
 func (p *Published) Publish(c *push.Context) (first bool) {
 	last := p.latest.Load()
 	p.latest.Store(newPublication(c, last.number+1))
-	close(last.replaced)
 	return last.context == nil
 }
 
 // Context returns the latest context; nil before the first.
 func (p *Published) Context() *push.Context { return p.latest.Load().context }
-
-// watch returns the latest context, nil before the first, and a channel that is closed when there is
-// a newer one.
-func (p *Published) watch() (*push.Context, <-chan struct{}) {
-	now := p.latest.Load()
-	return now.context, now.replaced
-}
 
 // count counts what the context contains.
 func (p *publication) count() admin.ConfigStatus {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/admin"
-	"github.com/ashore-mesh/ashore/internal/nearest"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/xds"
 )
@@ -26,37 +25,25 @@ func (o *Authority) Revoke(ctx context.Context, r admin.RevokeRequest) (admin.Re
 		return admin.Revoked{}, err
 	}
 	known, _ := o.Ledger.Workloads(ctx) // what matters fails by itself
-	concerned := concerned(known, q)
-	if len(concerned) == 0 && q.Kind == ca.RevokeIdentity && !r.Force && !o.Ledger.Revocations().Has(q.Kind, q.Name) {
-		err := o.unknown(q, known)
-		o.Ledger.NotRevoked(q, err)
-		return admin.Revoked{}, err
+	workloads := concerned(known, q)
+	unknown := admin.NewError(admin.ErrNotFound, "nothing is revoked: no workload is known with the %s %s. "+
+		"\"ashorectl workload list\" shows who has which; --force revokes an identity that nobody has yet", q.Kind, q.Name)
+	if len(workloads) == 0 && q.Kind == ca.RevokeIdentity && !r.Force && !o.Ledger.Revocations().Has(q.Kind, q.Name) {
+		o.Ledger.NotRevoked(q, unknown)
+		return admin.Revoked{}, unknown
 	}
 	err = o.Ledger.Revoke(ctx, q)
 	if errors.Is(err, ca.ErrNotFound) {
-		return admin.Revoked{}, o.unknown(q, known)
+		return admin.Revoked{}, unknown
 	}
-	out := o.delivered(admin.Revoked{Kind: string(q.Kind), Name: q.Name, Workloads: concerned})
+	out := o.delivered(q)
+	out.Workloads = workloads
 	if errors.Is(err, ca.ErrPending) { // it is in force
 		out.Notes = append(out.Notes, "WARNING: "+err.Error(),
 			"It is retried every few seconds; \"ashorectl problems\" shows this until the store has it.")
 		return out, nil
 	}
 	return out, withKind(err)
-}
-
-// delivered adds how many proxies of this replica receive a change now.
-func (o *Authority) delivered(out admin.Revoked) admin.Revoked {
-	out.Proxies = o.Proxies.Count(func(p xds.Peer) bool {
-		return p.Identity == (spiffe.ID{}) || o.Revoked(p.Identity, p.Fingerprint()) == nil
-	})
-	note := fmt.Sprintf("connected proxies that receive it now: %d", out.Proxies)
-	if out.Proxies == 0 {
-		note = "WARNING: no proxy is connected to this replica (\"ashorectl status\")"
-	}
-	note += "; other replicas send it to theirs, and disconnected proxies receive it when they reconnect"
-	out.Notes = append(out.Notes, note)
-	return out
 }
 
 // Restore undoes Revoke. Errors: admin.ErrInvalid; admin.ErrNotFound if that is not revoked.
@@ -67,85 +54,58 @@ func (o *Authority) Restore(ctx context.Context, r admin.RevokeRequest) (admin.R
 	}
 	err = o.Ledger.Restore(ctx, q)
 	if errors.Is(err, ca.ErrNotFound) {
-		return admin.Revoked{}, admin.NewError(admin.ErrNotFound,
-			"%s %s is not revoked: \"ashorectl workload list\" shows what is", q.Kind, q.Name)
+		err = admin.NewError(admin.ErrNotFound, "%s %s is not revoked: \"ashorectl workload list\" shows what is", q.Kind,
+			q.Name)
 	}
 	if err != nil {
 		return admin.Revoked{}, withKind(err)
 	}
-	out := o.delivered(admin.Revoked{Kind: string(q.Kind), Name: q.Name})
-	known, err := o.Ledger.Workloads(ctx)
-	if err != nil { // the workloads are restored
-		out.Notes = append(out.Notes, "the workloads and other revocations of them are not known: "+err.Error())
-		return out, nil
+	return o.delivered(q), nil
+}
+
+// delivered says how many proxies of this replica receive a change now.
+func (o *Authority) delivered(q ca.RevokeRequest) admin.Revoked {
+	out := admin.Revoked{Kind: string(q.Kind), Name: q.Name, Proxies: o.Proxies.Count(func(p xds.Peer) bool {
+		return p.Identity == (spiffe.ID{}) || o.Revoked(p.Identity, p.Fingerprint()) == nil
+	})}
+	note := fmt.Sprintf("connected proxies that receive it now: %d", out.Proxies)
+	if out.Proxies == 0 {
+		note = "WARNING: no proxy is connected to this replica (\"ashorectl status\")"
 	}
-	out.Workloads = concerned(known, q)
-	revoked := o.Ledger.Revocations()
-	for _, w := range known {
-		if !slices.Contains(out.Workloads, w.Name) {
-			continue
-		}
-		for _, r := range revoked.List {
-			if r.Name == w.Name || r.Name == w.Identity {
-				out.Notes = append(out.Notes, fmt.Sprintf(
-					"%s is still revoked: \"ashorectl workload restore %s\" restores the %s", w.Name, r.Name, r.Kind))
-			}
-		}
+	out.Notes = []string{note + "; other replicas send it to theirs, and disconnected proxies receive it when they reconnect"}
+	return out
+}
+
+// maxReason limits an operator's reason, in bytes.
+const maxReason = 1024
+
+// checkReason refuses a reason that is too long. Errors: admin.ErrInvalid.
+func checkReason(reason string) error {
+	if len(reason) > maxReason {
+		return admin.NewError(admin.ErrInvalid, "the reason has %d bytes: want %d at most", len(reason), maxReason)
 	}
-	return out, nil
+	return nil
 }
 
 // revocation returns what a request names. Errors: admin.ErrInvalid.
 func revocation(ctx context.Context, r admin.RevokeRequest) (ca.RevokeRequest, error) {
-	q := ca.RevokeRequest{Reason: r.Reason, By: admin.Actor(ctx)}
-	n, isSerial := new(big.Int).SetString(strings.ReplaceAll(r.Serial, ":", ""), 16)
-	switch {
-	case len(slices.DeleteFunc([]string{r.Identity, r.Workload, r.Serial}, func(s string) bool { return s == "" })) != 1:
-		return q, admin.NewError(admin.ErrInvalid, "name one of identity, workload and serial")
-	case r.Identity != "":
-		if _, err := spiffe.Parse(r.Identity); err != nil {
-			return q, admin.NewError(admin.ErrInvalid, "%v", err)
+	q := ca.RevokeRequest{Kind: ca.RevokeWorkload, Name: r.Name, Reason: r.Reason, By: admin.Actor(ctx)}
+	_, notIdentity := spiffe.Parse(r.Name)
+	switch serial, isSerial := strings.CutPrefix(r.Name, "serial:"); {
+	case isSerial:
+		n, ok := new(big.Int).SetString(strings.ReplaceAll(serial, ":", ""), 16)
+		if !ok || n.Sign() <= 0 || len(serial) > 80 {
+			return q, admin.NewError(admin.ErrInvalid,
+				"%.80q is not the serial number of a certificate: want hexadecimal digits", serial)
 		}
-		q.Kind, q.Name = ca.RevokeIdentity, r.Identity
-	case r.Workload != "":
-		if !qualified(r.Workload) {
-			return q, admin.NewError(admin.ErrInvalid, "%.200q is not a workload: want NAMESPACE/NAME", r.Workload)
-		}
-		q.Kind, q.Name = ca.RevokeWorkload, r.Workload
-	case !isSerial || n.Sign() <= 0 || len(r.Serial) > 80:
-		return q, admin.NewError(admin.ErrInvalid,
-			"%.80q is not the serial number of a certificate: want hexadecimal digits", r.Serial)
-	default:
 		q.Kind, q.Name = ca.RevokeSerial, hex.EncodeToString(n.Bytes())
+	case notIdentity == nil:
+		q.Kind = ca.RevokeIdentity
+	case !qualified(r.Name):
+		return q, admin.NewError(admin.ErrInvalid, "%.200q is not a workload: want NAMESPACE/NAME, spiffe://… or serial:HEX",
+			r.Name)
 	}
 	return q, checkReason(r.Reason)
-}
-
-// unknown is the error for a subject that is not known. It names a similar one, but does not suggest
-// to revoke that one.
-func (o *Authority) unknown(q ca.RevokeRequest, known []ca.Workload) error {
-	var names []string
-	for _, w := range known {
-		names = append(names, map[ca.RevocationKind]string{ca.RevokeIdentity: w.Identity, ca.RevokeWorkload: w.Name}[q.Kind])
-	}
-	hint := ""
-	if near := nearest.Name(q.Name, names); near != "" {
-		hint = fmt.Sprintf(" There is one with a similar name (%s): revoke it only if you mean it.", near)
-	}
-	if id, err := spiffe.Parse(q.Name); err == nil && id.TrustDomain != o.TrustDomain {
-		hint = fmt.Sprintf(" The trust domain of this mesh is %s.", o.TrustDomain)
-	}
-	const list = "\"ashorectl workload list\" shows"
-	switch q.Kind {
-	case ca.RevokeIdentity:
-		return admin.NewError(admin.ErrNotFound, "nothing is revoked: no workload has the identity %s.%s "+list+
-			" who has which; --force revokes it for whoever may get it later", q.Name, hint)
-	case ca.RevokeWorkload:
-		return admin.NewError(admin.ErrNotFound, "nothing is revoked: no workload %s has joined.%s "+list+" who did",
-			q.Name, hint)
-	}
-	return admin.NewError(admin.ErrNotFound, "no certificate with the serial number %s is known, or it ended so long ago "+
-		"that no peer can have a connection by it: "+list+" the latest of each workload", q.Name)
 }
 
 // concerned returns the names of the workloads that a revocation is about.

@@ -18,7 +18,6 @@ import (
 	"github.com/ashore-mesh/ashore/filestore/consul"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
-	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 	"github.com/ashore-mesh/ashore/push"
 )
@@ -49,18 +48,16 @@ func TestStores(t *testing.T) {
 	for kind, open := range map[string]func(testing.TB) meshStore{"bolt": openBolt,
 		"consul": func(t testing.TB) meshStore { return openConsul(t, agent) }} {
 		for name, test := range map[string]func(*testing.T, newBench){
-			"StoreApply":        testStoreApply,
-			"StorePreview":      testStorePreview,
-			"StoreRefuses":      testStoreRefuses,
-			"StoreMany":         testStoreMany,
-			"StoreAudit":        testStoreAudit,
-			"StoreAt":           testStoreAt,
-			"StoreRace":         testStoreRace,
-			"StoreDelete":       testStoreDelete,
-			"StoreRollback":     testStoreRollback,
-			"StoreNotes":        testStoreNotes,
-			"Stored":            testStored,
-			"StoreRollbackRace": testStoreRollbackRace,
+			"StoreApply":    testStoreApply,
+			"StorePreview":  testStorePreview,
+			"StoreRefuses":  testStoreRefuses,
+			"StoreMany":     testStoreMany,
+			"StoreAt":       testStoreAt,
+			"StoreRace":     testStoreRace,
+			"StoreDelete":   testStoreDelete,
+			"StoreRollback": testStoreRollback,
+			"StoreNotes":    testStoreNotes,
+			"Stored":        testStored,
 		} {
 			t.Run(kind+" "+name, func(t *testing.T) {
 				t.Parallel()
@@ -81,14 +78,25 @@ func with(p admin.Piece, old, now string) admin.Piece {
 	return p
 }
 
-func (b *storeBench) apply(o admin.StoreOptions, files ...admin.Piece) (admin.Written, error) {
-	return b.Apply(b.t.Context(), files, o, "user test")
+// write writes as "user test".
+func (b *storeBench) write(w admin.StoreWrite) (admin.Written, error) {
+	return b.Write(admin.WithActor(b.t.Context(), "user test"), w)
+}
+
+// applyOf is an apply of files.
+func applyOf(files ...admin.Piece) admin.StoreWrite {
+	return admin.StoreWrite{Action: admin.Apply, Pieces: files}
+}
+
+// deleteOf is a delete of pieces.
+func deleteOf(pieces ...admin.Piece) admin.StoreWrite {
+	return admin.StoreWrite{Action: admin.Delete, Pieces: pieces}
 }
 
 // must is an apply that works.
 func (b *storeBench) must(files ...admin.Piece) admin.Written {
 	b.t.Helper()
-	w, err := b.apply(admin.StoreOptions{}, files...)
+	w, err := b.write(applyOf(files...))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -156,69 +164,13 @@ func testStoreApply(t *testing.T, newStoreBench newBench) {
 	}
 }
 
-// Who did what to which object is in the audit log, with the hash before and after and what
-// differs, and never with what is in it. Of many one digest tells of all.
-func testStoreAudit(t *testing.T, newStoreBench newBench) {
-	b := newStoreBench(t)
-	mine := with(serviceFile("web"), "10.0.0.1", "10.0.0.222")
-	b.must(serviceFile("web"), serviceFile("api"))
-	b.must(mine, serviceFile("api"))
-	if _, err := b.Delete(t.Context(), []admin.Piece{serviceFile("web")}, admin.StoreOptions{},
-		"user test"); err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	hashes := map[string]string{}
-	for _, e := range b.events {
-		if strings.Contains(fmt.Sprint(e), "10.0.0.222") {
-			t.Errorf("what is in it is told: %v", e)
-		}
-		if strings.HasPrefix(e.Target, "store") {
-			continue
-		}
-		if e.Details["before"] != hashes[e.Target] {
-			t.Errorf("%s %s: before is %q, want %q", e.Target, e.Reason, e.Details["before"], hashes[e.Target])
-		}
-		hashes[e.Target] = e.Details["sha256"]
-		got = append(got, fmt.Sprintf("%s %s %s %s %s at %s", e.Action, e.Actor, e.Target, e.Reason,
-			e.Details["difference"], e.Details["revision"]))
-	}
-	want := []string{
-		"config.write user test ServiceEntry shop/api created  at 1", "config.write user test ServiceEntry shop/web created  at 1",
-		"config.write user test ServiceEntry shop/web changed spec.endpoints at 2", "config.write user test ServiceEntry shop/web deleted  at 3",
-	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("recorded (-want +got):\n%s", d)
-	}
-	digests := map[string]bool{}
-	for _, address := range []string{"10.0.0.1", "10.0.0.2"} {
-		var many []admin.Piece
-		for i := range maxWritten + 5 {
-			many = append(many, serviceFile(fmt.Sprintf("many-%03d", i)))
-		}
-		many[maxWritten+4] = with(many[maxWritten+4], "10.0.0.1", address)
-		if b = newStoreBench(t); b.must(many...).Revision != "1" {
-			t.Fatal("not one revision")
-		}
-		last := b.events[len(b.events)-1]
-		if len(b.events) != maxWritten+2 || last.Target != "store revision 1" ||
-			last.Reason != "5 more objects were changed at once" {
-			t.Errorf("%d events, the last %v", len(b.events), last)
-		}
-		digests[last.Details["sha256"]] = true
-	}
-	if len(digests) != 2 || digests[""] {
-		t.Errorf("%v: want another digest where the last object is another", digests)
-	}
-}
-
 // A preview shows the difference of each object, writes nothing, and needs no audit.
 func testStorePreview(t *testing.T, newStoreBench newBench) {
 	b := newStoreBench(t)
 	b.must(serviceFile("web"), serviceFile("api"))
 	before := b.has()
-	w, err := b.apply(admin.StoreOptions{Preview: true}, with(serviceFile("web"), "10.0.0.1", "10.0.0.2"),
-		serviceFile("api"), serviceFile("db"))
+	w, err := b.Preview(t.Context(), applyOf(with(serviceFile("web"), "10.0.0.1", "10.0.0.2"), serviceFile("api"),
+		serviceFile("db")))
 	if err != nil || w.Revision != "1" || !w.Preview || actions(w) != "api unchanged, db created, web changed" {
 		t.Fatalf("got %+v, %v", w, err)
 	}
@@ -259,7 +211,7 @@ func testStoreRefuses(t *testing.T, newStoreBench newBench) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newStoreBench(t)
-			_, err := b.apply(admin.StoreOptions{}, c.files...)
+			_, err := b.write(applyOf(c.files...))
 			r, ok := errors.AsType[*admin.Refusal](err)
 			if !ok || !errors.Is(err, admin.ErrInvalid) {
 				t.Fatalf("got %v, want a refusal", err)
@@ -279,34 +231,26 @@ func testStoreRefuses(t *testing.T, newStoreBench newBench) {
 			}
 		})
 	}
-	b := newStoreBench(t)
-	for what, p := range map[string][]admin.Piece{
-		"nothing at all": nil,
-		"far too many":   make([]admin.Piece, maxPieces+1),
-		"a name":         []admin.Piece{{Ref: &admin.Ref{Kind: "vs", Namespace: "a", Name: "b"}}},
-	} {
-		if _, err := b.Apply(t.Context(), p, admin.StoreOptions{}, "x"); !errors.Is(err, admin.ErrInvalid) ||
-			len(b.has()) > 0 {
-			t.Errorf("%s: got %v", what, err)
-		}
-	}
 }
 
-// A write at a revision is refused when one of its objects was changed since, by whom is told;
-// others do not matter.
+// A write at a revision is refused when one of its objects was changed since; others do not matter.
 func testStoreAt(t *testing.T, newStoreBench newBench) {
 	b := newStoreBench(t)
+	at := func(revision string, files ...admin.Piece) (admin.Written, error) {
+		w := applyOf(files...)
+		w.At = revision
+		return b.write(w)
+	}
 	b.must(serviceFile("web"), serviceFile("api"), serviceFile("db"))
 	mine := with(serviceFile("web"), "10.0.0.1", "10.0.0.2")
 	b.must(with(serviceFile("api"), "10.0.0.1", "10.0.0.9"))
-	if w, err := b.apply(admin.StoreOptions{At: "1"}, mine, serviceFile("db")); err != nil || w.Revision != "3" {
+	if w, err := at("1", mine, serviceFile("db")); err != nil || w.Revision != "3" {
 		t.Errorf("what others changed is not touched: got %+v, %v", w, err)
 	}
-	_, err := b.apply(admin.StoreOptions{At: "2"}, serviceFile("web"), serviceFile("db"), serviceFile("new"))
-	r, ok := errors.AsType[*admin.Refusal](err)
-	if !ok || !errors.Is(err, admin.ErrConflict) || len(r.Conflicts) != 1 || r.Conflicts[0].Name != "web" ||
-		r.Conflicts[0].Revision != "3" || r.Conflicts[0].Who != "user test" || r.Conflicts[0].When.IsZero() {
-		t.Fatalf("got %v %+v, want a conflict about web", err, r)
+	_, err := at("2", serviceFile("web"), serviceFile("db"), serviceFile("new"))
+	if !errors.Is(err, admin.ErrConflict) ||
+		!strings.Contains(err.Error(), "ServiceEntry shop/web was changed at revision 3 by user test") {
+		t.Fatalf("got %v, want a conflict about web", err)
 	}
 	if _, found := b.has()["ServiceEntry shop/new"]; found {
 		t.Error("half of it was written")
@@ -314,14 +258,10 @@ func testStoreAt(t *testing.T, newStoreBench newBench) {
 	if !strings.Contains(b.last(), "refused") || !strings.Contains(b.last(), "changed at revision 3 by user test") {
 		t.Errorf("recorded is %s", b.last())
 	}
-	for at, want := range map[string]error{"99": admin.ErrNotFound, "x": admin.ErrNotFound} {
-		if _, err := b.apply(admin.StoreOptions{At: at}, serviceFile("web")); !errors.Is(err, want) {
-			t.Errorf("at %s: got %v, want %v", at, err, want)
+	for revision, want := range map[string]error{"99": admin.ErrNotFound, "x": admin.ErrNotFound} {
+		if _, err := at(revision, serviceFile("web")); !errors.Is(err, want) {
+			t.Errorf("at %s: got %v, want %v", revision, err, want)
 		}
-	}
-	if w, err := b.apply(admin.StoreOptions{Force: true}, serviceFile("web")); err != nil ||
-		actions(w) != "web changed" || !strings.Contains(b.last(), "force:true") {
-		t.Errorf("force: got %+v, %v", w, err)
 	}
 }
 
@@ -338,7 +278,7 @@ func (f *faster) Apply(ctx context.Context, changes []config.Change, who string)
 	return f.ObjectStore.Apply(ctx, changes, who)
 }
 
-// Who was faster is named; with force it does not matter.
+// A write that somebody else was faster than is refused.
 func testStoreRace(t *testing.T, newStoreBench newBench) {
 	for name, c := range map[string]struct {
 		other, mine admin.Piece
@@ -352,74 +292,50 @@ func testStoreRace(t *testing.T, newStoreBench newBench) {
 			b.must(serviceFile("web"))
 			other := *b.Store
 			b.Store.Store = &faster{b.Store.Store, func() {
-				if _, err := other.Apply(t.Context(), []admin.Piece{c.other}, admin.StoreOptions{},
-					"somebody else"); err != nil {
+				if _, err := other.apply(t.Context(), "somebody else", c.other); err != nil {
 					t.Error(err)
 				}
 			}}
-			_, err := b.apply(admin.StoreOptions{}, c.mine, serviceFile("db"))
-			if r, ok := errors.AsType[*admin.Refusal](err); !ok || !errors.Is(err, admin.ErrConflict) ||
-				len(r.Conflicts) != 1 || r.Conflicts[0].Who != "somebody else" {
-				t.Errorf("got %v, want a conflict that names somebody else", err)
+			if _, err := b.write(applyOf(c.mine, serviceFile("db"))); !errors.Is(err, admin.ErrConflict) {
+				t.Errorf("got %v, want a conflict", err)
 			}
 			if _, found := b.has()["ServiceEntry shop/db"]; found {
 				t.Error("half of it was written")
 			}
 			b.Store.Store.(*faster).write = func() {}
-			if _, err := b.apply(admin.StoreOptions{Force: true}, c.mine); err != nil {
+			if _, err := b.write(applyOf(c.mine)); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 }
 
-// While Consul cannot be asked nothing is said to hold in the store: a write is refused, also one
-// that would change nothing by what was known last, and a preview says that it is of an old
-// revision.
+// While Consul cannot be asked a write is refused, also one that would change nothing by what was
+// known last. A preview names the revision that it knows.
 func TestStoreAway(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)
 	b := onStore(func(t testing.TB) meshStore { return openConsul(t, agent) })(t)
 	b.must(serviceFile("web"))
-	b.must(with(serviceFile("web"), "10.0.0.1", "10.0.0.2"))
 	now := with(serviceFile("web"), "10.0.0.1", "10.0.0.2")
-	if w, err := b.apply(admin.StoreOptions{Preview: true}, now); err != nil || len(w.Warnings) != 0 {
-		t.Errorf("a preview in touch: got %+v, %v", w, err)
-	}
+	b.must(now)
 	agent.Kill()
-	for what, write := range map[string]func(admin.StoreOptions) (admin.Written, error){
-		"apply": func(o admin.StoreOptions) (admin.Written, error) { return b.apply(o, now) },
-		"delete": func(o admin.StoreOptions) (admin.Written, error) {
-			o.MissingOK = true
-			ref := admin.Ref{Kind: "ServiceEntry", Namespace: "shop", Name: "gone"}
-			return b.Delete(t.Context(), []admin.Piece{{Ref: &ref}}, o, "user test")
-		},
-		"rollback": func(o admin.StoreOptions) (admin.Written, error) {
-			return b.Rollback(t.Context(), admin.RollbackRequest{Revision: "2"}, o, "user test")
-		},
-	} {
-		for _, o := range []admin.StoreOptions{{}, {Force: true}, {At: "2"}} {
-			if w, err := write(o); !errors.Is(err, consul.ErrAway) || !strings.Contains(err.Error(), "store.address") {
-				t.Errorf("%s %+v: got %+v, %v; want that nothing was written, and why", what, o, w, err)
-			}
-			if !strings.Contains(b.last(), string(audit.Failed)) {
-				t.Errorf("%s %+v: recorded is %s", what, o, b.last())
-			}
+	missing := deleteOf(admin.Piece{Ref: &admin.Ref{Kind: "ServiceEntry", Namespace: "shop", Name: "gone"}})
+	missing.MissingOK = true
+	for _, write := range []admin.StoreWrite{applyOf(now), missing, {Action: admin.Rollback, Revision: "2"}} {
+		if w, err := b.write(write); !errors.Is(err, consul.ErrAway) || !strings.Contains(err.Error(), "store.address") {
+			t.Errorf("%s: got %+v, %v; want that nothing was written, and why", write.Action, w, err)
 		}
-		w, err := write(admin.StoreOptions{Preview: true})
-		if err != nil || len(w.Warnings) != 1 || w.Warnings[0].Severity != feed.Warning ||
-			!strings.Contains(w.Warnings[0].Text, "revision 2") ||
-			!strings.Contains(w.Warnings[0].Text, "store.address") {
-			t.Errorf("a preview of %s: got %+v, %v; want a warning that it is of revision 2", what, w, err)
+		if !strings.Contains(b.last(), string(audit.Failed)) {
+			t.Errorf("%s: recorded is %s", write.Action, b.last())
 		}
-	}
-	if _, err := b.apply(admin.StoreOptions{}, with(now, "number: 80", "number: 80000")); !errors.Is(err,
-		admin.ErrInvalid) {
-		t.Errorf("a wrong file: got %v, want what is wrong with it", err)
+		if w, err := b.Preview(t.Context(), write); err != nil || w.Revision != "2" {
+			t.Errorf("a preview of %s: got %+v, %v; want revision 2", write.Action, w, err)
+		}
 	}
 	agent.Start()
 	for end := time.Now().Add(40 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		w, err := b.apply(admin.StoreOptions{}, now)
+		w, err := b.write(applyOf(now))
 		if err == nil {
 			if w.Revision != "2" || actions(w) != "web unchanged" {
 				t.Errorf("with Consul back: got %+v", w)
@@ -436,9 +352,6 @@ func TestStoreAway(t *testing.T) {
 func testStoreDelete(t *testing.T, newStoreBench newBench) {
 	b := newStoreBench(t)
 	b.must(serviceFile("web"), serviceFile("api"), serviceFile("db"))
-	remove := func(o admin.StoreOptions, p ...admin.Piece) (admin.Written, error) {
-		return b.Delete(t.Context(), p, o, "user test")
-	}
 	named := func(kind, name string) admin.Piece {
 		return admin.Piece{Ref: &admin.Ref{Kind: kind, Namespace: "shop", Name: name}}
 	}
@@ -451,16 +364,18 @@ func testStoreDelete(t *testing.T, newStoreBench newBench) {
 		"no name":         {[]admin.Piece{named("se", "")}, admin.ErrInvalid},
 		"unreadable file": {[]admin.Piece{serviceFile("web"), {File: "x.yaml", Data: []byte("{")}}, admin.ErrInvalid},
 	} {
-		if _, err := remove(admin.StoreOptions{}, c.p...); !errors.Is(err, c.want) || len(b.has()) != 3 {
+		if _, err := b.write(deleteOf(c.p...)); !errors.Is(err, c.want) || len(b.has()) != 3 {
 			t.Errorf("%s: got %v, want %v and all objects", what, err, c.want)
 		}
 	}
-	w, err := remove(admin.StoreOptions{}, named("se", "web"), with(serviceFile("api"), "number: 80", "number: 80000"),
-		serviceFile("api"))
+	w, err := b.write(deleteOf(named("se", "web"), with(serviceFile("api"), "number: 80", "number: 80000"),
+		serviceFile("api")))
 	if err != nil || actions(w) != "api deleted, web deleted" || len(b.has()) != 1 {
 		t.Errorf("got %+v, %v", w, err)
 	}
-	if w, err = remove(admin.StoreOptions{MissingOK: true}, named("se", "web"), serviceFile("db")); err != nil ||
+	some := deleteOf(named("se", "web"), serviceFile("db"))
+	some.MissingOK = true
+	if w, err = b.write(some); err != nil ||
 		actions(w) != "db deleted, web not there" {
 		t.Errorf("got %+v, %v", w, err)
 	}
@@ -480,8 +395,9 @@ func testStoreRollback(t *testing.T, newStoreBench newBench) {
 		}
 		b.must(files...)
 		states = append(states, b.has())
-		w, err := b.Delete(t.Context(), []admin.Piece{serviceFile(names[random.IntN(len(names))])},
-			admin.StoreOptions{MissingOK: true}, "x")
+		one := deleteOf(serviceFile(names[random.IntN(len(names))]))
+		one.MissingOK = true
+		w, err := b.write(one)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -490,8 +406,7 @@ func testStoreRollback(t *testing.T, newStoreBench newBench) {
 		}
 	}
 	for to := range states {
-		w, err := b.Rollback(t.Context(), admin.RollbackRequest{Revision: fmt.Sprint(to)}, admin.StoreOptions{},
-			"user test")
+		w, err := b.write(admin.StoreWrite{Action: admin.Rollback, Revision: fmt.Sprint(to)})
 		if err != nil {
 			t.Fatalf("to %d: %v", to, err)
 		}
@@ -502,11 +417,11 @@ func testStoreRollback(t *testing.T, newStoreBench newBench) {
 		h.Revisions[0].Changes[0].Difference == "" {
 		t.Errorf("got %+v, %v", h, err)
 	}
-	one := admin.RollbackRequest{Revision: "1", Ref: &admin.Ref{Kind: "se", Namespace: "shop"}}
+	one := admin.StoreWrite{Action: admin.Rollback, Revision: "1", Ref: &admin.Ref{Kind: "se", Namespace: "shop"}}
 	for _, one.Ref.Name = range names {
 		key := "ServiceEntry shop/" + one.Ref.Name
 		others := b.has()
-		if _, err := b.Rollback(t.Context(), one, admin.StoreOptions{}, "x"); err != nil {
+		if _, err := b.write(one); err != nil {
 			t.Fatal(err)
 		}
 		delete(others, key)
@@ -515,11 +430,10 @@ func testStoreRollback(t *testing.T, newStoreBench newBench) {
 		}
 		same(t, "one object", others, b.has())
 	}
-	for revision, want := range map[string]error{"9999": admin.ErrNotFound, "": admin.ErrInvalid,
-		"-1": admin.ErrInvalid} {
-		if _, err := b.Rollback(t.Context(), admin.RollbackRequest{Revision: revision}, admin.StoreOptions{},
-			"x"); !errors.Is(err, want) {
-			t.Errorf("to %q: got %v, want %v", revision, err, want)
+	for _, revision := range []string{"9999", "", "-1"} {
+		if _, err := b.write(admin.StoreWrite{Action: admin.Rollback, Revision: revision}); !errors.Is(err,
+			admin.ErrNotFound) {
+			t.Errorf("to %q: got %v, want ErrNotFound", revision, err)
 		}
 	}
 }
@@ -537,74 +451,29 @@ func same(t *testing.T, what string, want, got map[string]*config.Object) {
 	}
 }
 
-// Which of two definitions is in use is told.
+// A write names the file that defines an object too, and is active.
 func testStoreNotes(t *testing.T, newStoreBench newBench) {
 	b := newStoreBench(t)
-	var objects push.Objects
 	file := config.Parse("web.yaml", serviceFile("web").Data).Objects[0]
 	file.Origin.Source = "file:/config"
-	objects = objects.With(file.Key, file)
-	c := push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"},
-		Objects: objects})
-	b.Published.Publish(c)
-	order := []string{"file:/config", b.Store.Store.Name()}
-	b.Sources = func() (out []feed.SourceStatus) {
-		for _, name := range order {
-			out = append(out, feed.SourceStatus{Name: name})
-		}
-		return out
-	}
-	note := func(w admin.Written, err error) string {
-		t.Helper()
+	stored := config.Parse("", serviceFile("db").Data).Objects[0]
+	stored.Origin = config.Origin{Source: b.Store.Store.Name()}
+	b.Published.Publish(push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"},
+		Objects: push.Objects{}.With(file.Key, file).With(stored.Key, stored)}))
+	const note = "web.yaml:1 defines it too: the first of the two in the setting sources is active"
+	for _, write := range []admin.StoreWrite{applyOf(serviceFile("web"), serviceFile("db"), serviceFile("new")),
+		deleteOf(serviceFile("web"), serviceFile("db"))} {
+		w, err := b.write(write)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return w.Changes[0].Note
-	}
-	for _, s := range []struct {
-		order []string
-		want  string
-	}{
-		{order, "web.yaml:1 defines it too, and that one stays in use"},
-		{[]string{order[1], order[0]}, "the one of the store comes into use"},
-		{[]string{order[0]}, "nothing of the store is in use"},
-	} {
-		order = s.order
-		if got := note(b.apply(admin.StoreOptions{}, serviceFile("web"))); !strings.Contains(got, s.want) {
-			t.Errorf("%v: got %q, want %q", s.order, got, s.want)
+		for _, c := range w.Changes {
+			if want := map[string]string{"web": note}[c.Name]; c.Note != want {
+				t.Errorf("%s %s: got the note %q, want %q", write.Action, c.Name, c.Note, want)
+			}
 		}
 	}
-	order = []string{"file:/config", b.Store.Store.Name()}
-	if got := note(b.apply(admin.StoreOptions{}, serviceFile("api"))); got != "" {
-		t.Errorf("got %q for what nobody else defines", got)
-	}
-	if got := note(b.Delete(t.Context(), []admin.Piece{serviceFile("web")}, admin.StoreOptions{},
-		"x")); !strings.Contains(got, "that one is in use") {
-		t.Errorf("delete: got %q", got)
-	}
-	b.must(serviceFile("db"))
-	stored := config.Parse("", serviceFile("db").Data).Objects[0]
-	stored.Origin = config.Origin{Source: b.Store.Store.Name()}
-	c = push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"},
-		Objects: objects.With(stored.Key, stored)})
-	b.Published.Publish(c)
-	b.Problems = func() []feed.Problem {
-		return []feed.Problem{
-			{Severity: feed.Error, Source: "file:/config", File: "api.yaml", Line: 3, Object: "ServiceEntry shop/api"},
-			{Severity: feed.Warning, Source: "file:/config", File: "w.yaml", Line: 1, Object: stored.Key.String()},
-			{Severity: feed.Error, Source: b.Store.Store.Name(), Object: stored.Key.String()},
-			{Severity: feed.Error, Source: "file:/config", File: "db.yaml", Line: 7, Object: stored.Key.String()},
-		}
-	}
-	if got := note(b.apply(admin.StoreOptions{Preview: true}, serviceFile("db"))); got != "" {
-		t.Errorf("apply of what a file has with an error: got %q", got)
-	}
-	if got := note(b.Delete(t.Context(), []admin.Piece{serviceFile("db")}, admin.StoreOptions{Preview: true},
-		"x")); got != "db.yaml:7 has it too, with an error: it takes effect when that is fixed" {
-		t.Errorf("delete of what a file has with an error: got %q", got)
-	}
-	_, err := b.Delete(t.Context(), []admin.Piece{serviceFile("web")}, admin.StoreOptions{}, "x")
-	if err == nil || !strings.Contains(err.Error(), "web.yaml:1 defines the one that is in use") {
+	if _, err := b.write(deleteOf(serviceFile("web"))); err == nil || !strings.Contains(err.Error(), note) {
 		t.Errorf("delete of what a file defines: got %v", err)
 	}
 }
@@ -624,36 +493,6 @@ func testStored(t *testing.T, newStoreBench newBench) {
 			(got[0].Origin.Revision != "1" || got[0].Kind != "ServiceEntry") {
 			t.Errorf("%+v: got %v, %v", c, got, err)
 		}
-	}
-}
-
-// lately is a store in which somebody else writes just before a List.
-type lately struct {
-	ObjectStore
-	write func()
-}
-
-func (l *lately) List(ctx context.Context, kind config.Kind, namespace string) ([]*config.Object, error) {
-	l.write()
-	return l.ObjectStore.List(ctx, kind, namespace)
-}
-
-// What is written after a rollback has looked at the past is not undone with it.
-func testStoreRollbackRace(t *testing.T, newStoreBench newBench) {
-	b := newStoreBench(t)
-	b.must(serviceFile("web"))
-	b.must(with(serviceFile("web"), "10.0.0.1", "10.0.0.2"))
-	other := *b.Store
-	b.Store.Store = &lately{b.Store.Store, func() {
-		if _, err := other.Apply(t.Context(), []admin.Piece{with(serviceFile("web"), "10.0.0.1", "10.0.0.3")},
-			admin.StoreOptions{}, "somebody else"); err != nil {
-			t.Error(err)
-		}
-	}}
-	_, err := b.Rollback(t.Context(), admin.RollbackRequest{Revision: "1"}, admin.StoreOptions{}, "x")
-	if r, ok := errors.AsType[*admin.Refusal](err); !ok || !errors.Is(err, admin.ErrConflict) ||
-		len(r.Conflicts) != 1 || r.Conflicts[0].Who != "somebody else" {
-		t.Errorf("got %v, want a conflict that names somebody else", err)
 	}
 }
 
@@ -678,9 +517,6 @@ func TestStoreHistoryEndless(t *testing.T) {
 	if !errors.Is(err, admin.ErrInvalid) || !strings.Contains(err.Error(), "--limit") {
 		t.Errorf("got %v, want ErrInvalid and what to do", err)
 	}
-	if _, err := b.History(t.Context(), admin.HistoryRequest{Limit: -1}); !errors.Is(err, admin.ErrInvalid) {
-		t.Errorf("a negative limit: got %v", err)
-	}
 }
 
 // deserted is a store whose caller goes away while it lists its objects.
@@ -701,8 +537,7 @@ func TestStoreDifferencesEnd(t *testing.T) {
 	b.must(serviceFile("web"))
 	ctx, cancel := context.WithCancel(t.Context())
 	b.Store.Store = deserted{b.Store.Store, cancel}
-	files := []admin.Piece{with(serviceFile("web"), "10.0.0.1", "10.0.0.2")}
-	if _, err := b.Apply(ctx, files, admin.StoreOptions{Preview: true}, "user test"); !errors.Is(err,
+	if _, err := b.Preview(ctx, applyOf(with(serviceFile("web"), "10.0.0.1", "10.0.0.2"))); !errors.Is(err,
 		context.Canceled) {
 		t.Errorf("got %v, want the end of who asked", err)
 	}
@@ -711,7 +546,7 @@ func TestStoreDifferencesEnd(t *testing.T) {
 // However much is wrong, every file counts: none is left out because others have warnings, or
 // errors.
 func testStoreMany(t *testing.T, newStoreBench newBench) {
-	const n = maxStoreProblems + 500
+	const n = 1500
 	gateways := func(port string) []admin.Piece {
 		var out []admin.Piece
 		for i := range n {
@@ -722,27 +557,18 @@ func testStoreMany(t *testing.T, newStoreBench newBench) {
 		return out
 	}
 	b := newStoreBench(t)
-	_, err := b.apply(admin.StoreOptions{}, append(gateways("80"),
-		with(serviceFile("web"), "number: 80", "number: 80000"))...)
-	r, ok := errors.AsType[*admin.Refusal](err)
-	if !ok || err.Error() != "1 error: nothing was written" || len(b.has()) > 0 {
+	_, err := b.write(applyOf(append(gateways("80"), with(serviceFile("web"), "number: 80", "number: 80000"))...))
+	if err == nil || err.Error() != "1 error: nothing was written" || len(b.has()) > 0 {
 		t.Fatalf("an error behind %d warnings: got %v and %d objects", n, err, len(b.has()))
 	}
-	if got := len(r.Problems); got != maxStoreProblems+1 || r.Problems[0].File != "web.yaml" ||
-		!strings.Contains(r.Problems[got-1].Text, "501 more are not listed") {
-		t.Errorf("%d problems are listed, the first is %v, the last %v", got, r.Problems[0], r.Problems[got-1])
-	}
 	w := b.must(gateways("80")...)
-	if len(w.Changes) != n || len(b.has()) != n || len(w.Warnings) != maxStoreProblems+1 {
-		t.Errorf("%d changes, %d objects, %d warnings; want %d of the first two", len(w.Changes), len(b.has()),
-			len(w.Warnings), n)
+	if len(w.Changes) != n || len(b.has()) != n || len(w.Warnings) != n {
+		t.Errorf("%d changes, %d objects, %d warnings; want %d", len(w.Changes), len(b.has()), len(w.Warnings), n)
 	}
-	if _, err := b.apply(admin.StoreOptions{}, gateways("80000")...); err == nil ||
-		err.Error() != "1500 errors: nothing was written" {
+	if _, err := b.write(applyOf(gateways("80000")...)); err == nil || err.Error() != "1500 errors: nothing was written" {
 		t.Errorf("got %v, want every error counted", err)
 	}
-	if w, err = b.Delete(t.Context(), gateways("80000"), admin.StoreOptions{}, "x"); err != nil ||
-		len(w.Changes) != n || len(b.has()) > 0 {
+	if w, err = b.write(deleteOf(gateways("80000")...)); err != nil || len(w.Changes) != n || len(b.has()) > 0 {
 		t.Errorf("deleted are %d, and %d are left, %v", len(w.Changes), len(b.has()), err)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/ashore-mesh/ashore/filestore/consul"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
-	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
@@ -35,35 +34,14 @@ func manyFiles(objects int, version string) []admin.Piece {
 	return out
 }
 
-// Apply applies files as who.
-func (k *Store) Apply(ctx context.Context, files []admin.Piece, o admin.StoreOptions, who string) (admin.Written, error) {
-	return k.do(ctx, admin.StoreWrite{Action: admin.Apply, Pieces: files, StoreOptions: o}, who)
-}
-
-// Delete deletes pieces as who.
-func (k *Store) Delete(ctx context.Context, p []admin.Piece, o admin.StoreOptions, who string) (admin.Written, error) {
-	return k.do(ctx, admin.StoreWrite{Action: admin.Delete, Pieces: p, StoreOptions: o}, who)
-}
-
-// Rollback rolls back as who.
-func (k *Store) Rollback(ctx context.Context, r admin.RollbackRequest, o admin.StoreOptions,
-	who string) (admin.Written, error) {
-	return k.do(ctx, admin.StoreWrite{Action: admin.Rollback, RollbackRequest: r, StoreOptions: o}, who)
-}
-
-func (k *Store) do(ctx context.Context, w admin.StoreWrite, who string) (admin.Written, error) {
-	ctx = admin.WithActor(ctx, who)
-	if w.Preview {
-		return k.Preview(ctx, w)
-	}
-	return k.Write(ctx, w)
+// apply applies files as who.
+func (k *Store) apply(ctx context.Context, who string, files ...admin.Piece) (admin.Written, error) {
+	return k.Write(admin.WithActor(ctx, who), admin.StoreWrite{Action: admin.Apply, Pieces: files})
 }
 
 // newStorekeeper keeps a store; events go to record.
 func newStorekeeper(s meshStore, record func(audit.Event)) *Store {
-	return &Store{Store: s, Published: NewPublished(), Record: record, Log: hclog.NewNullLogger(),
-		Sources:  func() []feed.SourceStatus { return []feed.SourceStatus{{Name: s.Name()}} },
-		Problems: func() []feed.Problem { return nil }}
+	return &Store{Store: s, Published: NewPublished(), Record: record, Log: hclog.NewNullLogger()}
 }
 
 // openBolt opens a store of its own.
@@ -118,7 +96,7 @@ func benchApply(b *testing.B, s meshStore) {
 		b.StopTimer()
 		files := manyFiles(10_000, fmt.Sprintf("v%d", i))
 		b.StartTimer()
-		if _, err := k.Apply(b.Context(), files, admin.StoreOptions{}, "bench"); err != nil {
+		if _, err := k.apply(b.Context(), "bench", files...); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -129,7 +107,7 @@ func BenchmarkStoreUnchanged(b *testing.B) {
 	k := newStorekeeper(openBolt(b), func(audit.Event) {})
 	files := manyFiles(10_000, "v1")
 	for b.Loop() {
-		if _, err := k.Apply(b.Context(), files, admin.StoreOptions{}, "bench"); err != nil {
+		if _, err := k.apply(b.Context(), "bench", files...); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,31 +1,47 @@
 package adminapi
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pmezard/go-difflib/difflib"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
 )
 
-const (
-	// fewChanges is how many changes of one revision are listed, unless all are requested.
-	fewChanges = 20
-	// maxDifferences is how many changes one answer shows with their differences: both sides of all
-	// of them are in memory.
-	maxDifferences = 20_000
-)
+// maxDifferences is how many changes one answer shows with their differences: both sides of all of
+// them are in memory.
+const maxDifferences = 20_000
+
+// written is what a plan did, or would do. Differences take a while: they end with ctx.
+func written(ctx context.Context, p *storePlan, preview bool) (admin.Written, error) {
+	out := admin.Written{Revision: p.revision, Preview: preview, Changes: []admin.ObjectChange{}, Warnings: p.problems}
+	for _, s := range p.steps {
+		c := admin.ObjectChange{Ref: refOf(s.Key), Action: s.action, Note: s.note}
+		if preview && s.action != admin.Unchanged {
+			var err error
+			if c.Difference, err = objectDifference(ctx, s.have, s.Object); err != nil {
+				return out, err
+			}
+		}
+		out.Changes = append(out.Changes, c)
+	}
+	return out, nil
+}
 
 // History returns past writes, the latest first. Errors: admin.ErrInvalid, also for too many
 // differences; admin.ErrNotFound.
 func (k *Store) History(ctx context.Context, r admin.HistoryRequest) (admin.StoreHistory, error) {
-	q := config.Query{Limit: r.Limit, Bare: true}
-	if r.Limit < 0 {
-		return admin.StoreHistory{}, admin.NewError(admin.ErrInvalid, "limit is %d: want 0 or more", r.Limit)
-	}
+	out := admin.StoreHistory{Revisions: []admin.StoreRevision{}}
+	q := config.Query{Limit: max(r.Limit, 0), Bare: true}
 	if r.Ref != nil {
 		var err error
 		if q.Key, err = keyOf(*r.Ref); err != nil {
-			return admin.StoreHistory{}, err
+			return out, err
 		}
 	}
 	past, err := k.Store.History(ctx, q)
@@ -35,43 +51,58 @@ func (k *Store) History(ctx context.Context, r admin.HistoryRequest) (admin.Stor
 			n += len(r.Writes)
 		}
 		if n > maxDifferences {
-			return admin.StoreHistory{}, admin.NewError(admin.ErrInvalid, "%d changes are too many to show how each one "+
-				"changed its object, %d may be: ask for fewer revisions (--limit), or for one object", n, maxDifferences)
+			return out, admin.NewError(admin.ErrInvalid, "%d changes are too many to show how each one changed its object, "+
+				"%d may be: ask for fewer revisions (--limit), or for one object", n, maxDifferences)
 		}
 		q.Bare = false
 		past, err = k.Store.History(ctx, q)
 	}
 	if err != nil {
-		return admin.StoreHistory{}, storeError(err)
+		return out, storeError(err)
 	}
-	out := admin.StoreHistory{Latest: past.Latest, Since: past.Since, Revisions: []admin.StoreRevision{}}
+	out.Latest, out.Since = past.Latest, past.Since
 	for _, rev := range past.Revisions {
-		shown, err := shownRevision(ctx, rev, r)
-		if err != nil {
-			return out, err
+		shown := admin.StoreRevision{Revision: rev.Number, Who: rev.Who, When: rev.When, Changes: []admin.ObjectChange{}}
+		for _, w := range rev.Writes {
+			c := admin.ObjectChange{Ref: refOf(w.Key), Action: actionOf(w.Before, w.After)}
+			if r.Differences {
+				if c.Difference, err = objectDifference(ctx, w.Before, w.After); err != nil {
+					return out, err
+				}
+			}
+			shown.Changes = append(shown.Changes, c)
 		}
 		out.Revisions = append(out.Revisions, shown)
 	}
 	return out, nil
 }
 
-// shownRevision is a past write for operators.
-func shownRevision(ctx context.Context, r config.Revision, q admin.HistoryRequest) (admin.StoreRevision, error) {
-	out := admin.StoreRevision{Revision: r.Number, Who: r.Who, When: r.When, Changes: []admin.ObjectChange{},
-		Count: map[string]int{}}
-	for _, w := range r.Writes {
-		c := admin.ObjectChange{Ref: refOf(w.Key), Action: actionOf(w.Before, w.After)}
-		out.Count[c.Action]++
-		if !q.All && !q.Differences && len(out.Changes) == fewChanges {
+// objectDifference returns the change of an object as a unified diff. A nil object does not exist.
+func objectDifference(ctx context.Context, have, get *config.Object) (string, error) {
+	names, texts := [2]string{"/dev/null", "/dev/null"}, [2]string{}
+	for i, o := range []*config.Object{have, get} {
+		if o == nil {
 			continue
 		}
-		if q.Differences {
-			var err error
-			if c.Difference, err = objectDifference(ctx, w.Before, w.After); err != nil {
-				return out, err
-			}
+		names[i] = o.Key.String()
+		switch {
+		case i == 1 && o.Origin.File != "":
+			names[i] += fmt.Sprintf(" (%s:%d)", o.Origin.File, o.Origin.Line)
+		case o.Revision == "" || o.Revision == config.Absent:
+			names[i] += " (store)"
+		default:
+			names[i] += " (store, revision " + o.Revision + ")"
 		}
-		out.Changes = append(out.Changes, c)
+		c := *o
+		if have != nil {
+			c.Created = have.Created // a replaced object keeps it
+		}
+		text, err := config.Encode([]*config.Object{&c})
+		if err := cmp.Or(err, ctx.Err()); err != nil {
+			return "", err
+		}
+		texts[i] = string(text)
 	}
-	return out, nil
+	return difflib.GetUnifiedDiffString(difflib.UnifiedDiff{FromFile: names[0], ToFile: names[1], Context: 3,
+		A: slices.Collect(strings.Lines(texts[0])), B: slices.Collect(strings.Lines(texts[1]))})
 }

@@ -1,24 +1,14 @@
 package adminapi
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/filestore"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/feed"
-)
-
-const (
-	// maxPieces is how many files, or names, one write may have.
-	maxPieces = 50_000
-	// maxStoreProblems is how many problems of one write are listed.
-	maxStoreProblems = 1000
 )
 
 // storePlan is what a write to the store is about to do.
@@ -27,27 +17,31 @@ type storePlan struct {
 	who      string
 	problems []config.Problem // of the files
 	steps    []storeStep      // by key
-	present  string           // the store's revision, before and then after the write
+	revision string           // the store's, before and then after the write
 }
 
 // storeStep is what is to become of one object.
 type storeStep struct {
-	key       config.Key
-	have, get *config.Object // nil: none
-	revision  string         // that it must have; see config.Change
-	action    string         // what that does
+	config.Change
+	have   *config.Object // as it is now; nil: none
+	action string         // one of package admin
+	note   string
 }
 
-// newStep is a step that holds for the object as it is now.
-func newStep(key config.Key, have, get *config.Object) storeStep {
-	s := storeStep{key: key, have: have, get: get, revision: config.Absent, action: actionOf(have, get)}
+// add adds a step that requires the object to be as it is now.
+func (p *storePlan) add(key config.Key, have, get *config.Object) {
+	s := storeStep{Change: config.Change{Key: key, Object: get, Revision: config.Absent}, have: have,
+		action: actionOf(have, get)}
 	if have != nil {
-		s.revision = have.Revision
+		s.Revision = have.Revision
 	}
-	if config.SameContent(have, get) {
+	switch {
+	case have == nil && get == nil:
+		s.action = admin.Missing
+	case config.SameContent(have, get):
 		s.action = admin.Unchanged
 	}
-	return s
+	p.steps = append(p.steps, s)
 }
 
 // actionOf is what is done to an object that is written; nil is none.
@@ -80,16 +74,16 @@ func (p *storePlan) author() string {
 // changes are the writes of the steps.
 func (p *storePlan) changes() (out []config.Change) {
 	for _, s := range p.steps {
-		if s.action != admin.Unchanged {
-			out = append(out, config.Change{Key: s.key, Object: s.get, Revision: s.revision})
+		if s.action != admin.Unchanged && s.action != admin.Missing {
+			out = append(out, s.Change)
 		}
 	}
 	return out
 }
 
 // refusal refuses a write whose files have errors; nil when there is none.
-func (p *storePlan) refusal() error {
-	n := feed.Errors(p.problems)
+func refusal(problems []config.Problem) error {
+	n := feed.Errors(problems)
 	if n == 0 {
 		return nil
 	}
@@ -97,201 +91,130 @@ func (p *storePlan) refusal() error {
 	if n > 1 {
 		text = fmt.Sprintf("%d errors: nothing was written", n)
 	}
-	return &admin.Refusal{Text: text, Is: admin.ErrInvalid, Problems: listed(p.problems)}
-}
-
-// listed returns the problems that operators see. Of too many, errors come first.
-func listed(problems []config.Problem) []config.Problem {
-	left := len(problems) - maxStoreProblems
-	if left <= 0 {
-		return problems
-	}
-	problems = slices.Clone(problems)
-	slices.SortStableFunc(problems, func(a, b config.Problem) int {
-		return cmp.Compare(feed.Errors([]config.Problem{b}), feed.Errors([]config.Problem{a}))
-	})
-	return append(problems[:maxStoreProblems], config.Problem{Severity: feed.Warning,
-		Text: fmt.Sprintf("%d more are not listed, errors are listed first: fix these to see the others", left)})
+	return &admin.Refusal{Text: text, Is: admin.ErrInvalid, Problems: problems}
 }
 
 // Write writes to the store: all or nothing. Every write is in the audit log, also one that was
 // refused. Errors: admin.ErrInvalid, admin.ErrConflict, admin.ErrNotFound; often an *admin.Refusal.
 func (k *Store) Write(ctx context.Context, w admin.StoreWrite) (admin.Written, error) {
-	note := k.notes() // of what is active before the write
 	p := &storePlan{StoreWrite: w, who: admin.Actor(ctx)}
-	past, err := k.Store.History(ctx, config.Query{Limit: -1}) // before the objects are read
-	p.present = past.Latest
-	if err == nil {
+	var err error
+	// A write of nothing fetches what other replicas wrote.
+	if p.revision, err = k.Store.Apply(ctx, nil, p.author()); err == nil {
 		err = k.plan(ctx, p)
 	}
 	changes := p.changes()
 	if err == nil && len(changes) > 0 {
-		if p.present, err = k.Store.Apply(ctx, changes, p.author()); err != nil {
-			err = k.raced(ctx, p, past.Latest, err)
-		}
+		p.revision, err = k.Store.Apply(ctx, changes, p.author())
 	}
+	err = storeError(err)
 	k.audit(p, len(changes), err)
 	if err != nil {
 		return admin.Written{}, err
 	}
-	out := admin.Written{Revision: p.present, Warnings: listed(p.problems)}
-	out.Changes, err = shown(ctx, p, note, false)
-	return out, err
+	return written(ctx, p, false)
 }
 
 // Preview returns what Write would do, with the differences. It uses the objects that this replica
 // knows. Errors: those of Write.
 func (k *Store) Preview(ctx context.Context, w admin.StoreWrite) (admin.Written, error) {
-	note := k.notes()
 	p := &storePlan{StoreWrite: w}
-	p.Preview = true
-	past, err := k.Store.History(ctx, config.Query{Limit: -1})
+	past, err := k.Store.History(ctx, config.Query{Limit: -1}) // before the objects are read
+	p.revision = past.Latest
 	if err == nil {
 		err = k.plan(ctx, p)
 	}
 	if err != nil {
-		return admin.Written{}, err
+		return admin.Written{}, storeError(err)
 	}
-	out := admin.Written{Revision: past.Latest, Preview: true,
-		Warnings: append(listed(p.problems), k.outdated(past.Latest)...)}
-	out.Changes, err = shown(ctx, p, note, true)
-	return out, err
-}
-
-// outdated warns that a preview uses an old revision, while the store cannot be read.
-func (k *Store) outdated(revision string) []feed.Problem {
-	s, ok := k.Store.(interface{ Standing() config.Outage })
-	if !ok || s.Standing().Error == "" {
-		return nil
-	}
-	now := s.Standing()
-	text := fmt.Sprintf("this goes by revision %s, the latest that this ashored knew on %s: there may be newer ones, "+
-		"for %s", revision, now.Since.UTC().Format(time.RFC3339), now.Error)
-	return []feed.Problem{{Severity: feed.Warning, Source: k.Store.Name(), Field: "store", Text: text,
-		Since: now.Since}}
-}
-
-// refresh has the store learn what other replicas wrote; their changes would else be shown as
-// unchanged. A preview uses what is known.
-func (k *Store) refresh(ctx context.Context, p *storePlan) (err error) {
-	if !p.Preview {
-		p.present, err = k.Store.Apply(ctx, nil, p.author())
-	}
-	return err
-}
-
-// objects returns what the store has.
-func (k *Store) objects(ctx context.Context) (map[config.Key]*config.Object, error) {
-	out := map[config.Key]*config.Object{}
-	list, err := k.Store.List(ctx, "", "")
-	for _, o := range list {
-		out[o.Key] = o
-	}
-	return out, err
+	return written(ctx, p, true)
 }
 
 // plan makes the steps of a write, and compares with the revision that the operator has seen.
 func (k *Store) plan(ctx context.Context, p *storePlan) error {
-	var err error
+	list, err := k.Store.List(ctx, "", "")
+	if err != nil {
+		return err
+	}
+	have := map[config.Key]*config.Object{}
+	for _, o := range list {
+		have[o.Key] = o
+	}
 	switch p.Action {
-	case admin.Apply, admin.Delete:
-		err = k.planPieces(ctx, p)
+	case admin.Apply:
+		err = p.apply(have)
+	case admin.Delete:
+		err = k.planDelete(p, have)
 	case admin.Rollback:
-		err = k.planRollback(ctx, p)
+		err = k.planRollback(ctx, p, have)
 	default:
 		err = admin.NewError(admin.ErrInvalid, "%q is not an action: want apply, delete or rollback", p.Action)
 	}
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(p.steps, func(a, b storeStep) int { return a.key.Compare(b.key) })
+	slices.SortFunc(p.steps, func(a, b storeStep) int { return a.Key.Compare(b.Key) })
 	for i := range p.steps {
-		if p.Force {
-			p.steps[i].revision = ""
-		}
+		p.steps[i].note = k.elsewhere(p.steps[i].Key)
 	}
 	if p.At == "" {
 		return nil
 	}
-	past, err := k.Store.History(ctx, config.Query{After: p.At})
-	if err == nil {
-		err = past.Reaches(p.At)
-	}
-	if err != nil {
-		return storeError(fmt.Errorf("what was changed since is not known: %w", err))
-	}
-	return conflictOf(p, past)
+	return k.unchangedSince(ctx, p)
 }
 
-// planPieces makes the steps of an apply, or of a delete, for which only the names in files count.
-func (k *Store) planPieces(ctx context.Context, p *storePlan) error {
-	if n := len(p.Pieces); n == 0 || n > maxPieces {
-		return admin.NewError(admin.ErrInvalid, "%d files: want 1 to %d; nothing was written", n, maxPieces)
-	}
-	var all filestore.Together // but its problems
-	var keys []config.Key
+// parse returns what the files of a write define.
+func (p *storePlan) parse() (all filestore.Together) {
 	for _, piece := range p.Pieces {
 		if piece.Ref == nil {
 			all.Add(filestore.Parse(piece.File, piece.Data))
-			p.problems = append(p.problems, all.Problems...)
-			all.Problems = nil // it limits the problems of all files together
-			continue
-		}
-		key, err := keyOf(*piece.Ref)
-		if err != nil {
-			return err
-		}
-		if p.Action == admin.Apply {
-			return admin.NewError(admin.ErrInvalid, "only files can be applied, not names")
-		}
-		keys = append(keys, key)
-	}
-	if p.Action == admin.Apply || all.Unread {
-		if err := p.refusal(); err != nil {
-			return err
 		}
 	}
-	if err := k.refresh(ctx, p); err != nil {
-		return err
+	return all
+}
+
+// apply makes the steps of an apply.
+func (p *storePlan) apply(have map[config.Key]*config.Object) error {
+	all := p.parse()
+	p.problems = all.Problems
+	for _, o := range all.Objects {
+		p.add(o.Key, have[o.Key], o)
 	}
-	have, err := k.objects(ctx)
-	if err != nil {
-		return err
+	return refusal(p.problems)
+}
+
+// planDelete makes the steps of a delete, for which only the names in files count.
+func (k *Store) planDelete(p *storePlan, have map[config.Key]*config.Object) error {
+	all := p.parse()
+	if all.Unread {
+		return refusal(all.Problems)
 	}
-	if p.Action == admin.Apply {
-		for _, o := range all.Objects {
-			p.steps = append(p.steps, newStep(o.Key, have[o.Key], o))
-		}
-		return nil
-	}
-	p.problems = nil
-	keys = append(keys, all.Broken...)
+	keys := all.Broken
 	for _, o := range all.Objects {
 		keys = append(keys, o.Key)
 	}
-	slices.SortFunc(keys, config.Key.Compare)
-	var missing []string
-	for _, key := range slices.Compact(keys) {
-		if have[key] == nil {
-			missing = append(missing, key.String()+k.elsewhere(key.Kind, key.Namespace, key.Name))
+	for _, piece := range p.Pieces {
+		if piece.Ref != nil {
+			key, err := keyOf(*piece.Ref)
+			if err != nil {
+				return err
+			}
+			keys = append(keys, key)
 		}
-		p.steps = append(p.steps, newStep(key, have[key], nil))
 	}
-	if len(missing) == 0 || p.MissingOK {
-		return nil
+	slices.SortFunc(keys, config.Key.Compare)
+	for _, key := range slices.Compact(keys) {
+		if have[key] == nil && !p.MissingOK {
+			return admin.NewError(admin.ErrNotFound, "nothing was deleted: the store has no %s, and --ignore-not-found is "+
+				"not set. %s", key, k.elsewhere(key))
+		}
+		p.add(key, have[key], nil)
 	}
-	text := "nothing was deleted: the store has no " + missing[0]
-	if n := len(missing) - 1; n > 0 {
-		text += fmt.Sprintf("; %d more of what is named are missing", n)
-	}
-	if len(p.steps) > len(missing) {
-		text += "; --ignore-not-found deletes the others"
-	}
-	return admin.NewError(admin.ErrNotFound, "%s", text)
+	return nil
 }
 
 // planRollback makes the steps of a rollback.
-func (k *Store) planRollback(ctx context.Context, p *storePlan) error {
+func (k *Store) planRollback(ctx context.Context, p *storePlan, have map[config.Key]*config.Object) error {
 	var key config.Key
 	if p.Ref != nil {
 		var err error
@@ -299,21 +222,11 @@ func (k *Store) planRollback(ctx context.Context, p *storePlan) error {
 			return err
 		}
 	}
-	if _, err := config.ParseRevision(p.Revision); err != nil {
-		return admin.NewError(admin.ErrInvalid, "%v", err)
-	}
-	if err := k.refresh(ctx, p); err != nil {
-		return err
-	}
 	past, err := k.Store.History(ctx, config.Query{Key: key, After: p.Revision})
 	if err != nil {
-		return storeError(err)
+		return err
 	}
 	changes, err := config.Back(past, p.Revision)
-	if err != nil {
-		return storeError(err)
-	}
-	have, err := k.objects(ctx)
 	if err != nil {
 		return err
 	}
@@ -321,54 +234,31 @@ func (k *Store) planRollback(ctx context.Context, p *storePlan) error {
 		if c.Object != nil {
 			p.problems = append(p.problems, config.Validate(c.Object)...)
 		}
-		step := newStep(c.Key, have[c.Key], c.Object)
-		step.revision = c.Revision // that of the past: what was written in between is a conflict
-		p.steps = append(p.steps, step)
+		p.add(c.Key, have[c.Key], c.Object)
 	}
-	if p.Ref != nil && len(past.Revisions) == 0 {
-		p.steps = append(p.steps, newStep(key, have[key], have[key]))
-	}
-	return p.refusal()
+	return refusal(p.problems)
 }
 
-// conflictOf is the refusal of a plan that touches what somebody else has written; nil when it does
-// not.
-func conflictOf(p *storePlan, past config.Past) error {
+// unchangedSince refuses a plan that touches what somebody wrote after the revision p.At.
+func (k *Store) unchangedSince(ctx context.Context, p *storePlan) error {
+	past, err := k.Store.History(ctx, config.Query{After: p.At, Bare: true})
+	if err == nil {
+		err = past.Reaches(p.At)
+	}
+	if err != nil {
+		return err
+	}
 	touched := map[config.Key]bool{}
 	for _, c := range p.changes() {
 		touched[c.Key] = true
 	}
-	var found []admin.Conflict
 	for _, r := range past.Revisions {
 		for _, w := range r.Writes {
 			if touched[w.Key] {
-				touched[w.Key] = false // the latest is enough
-				found = append(found, admin.Conflict{Ref: refOf(w.Key), Revision: r.Number, Who: r.Who, When: r.When})
+				return admin.NewError(admin.ErrConflict, "nothing was written: %s was changed at revision %s by %s: see "+
+					"\"ashorectl history KIND NAME --diff\" and --dry-run, and write again", w.Key, r.Number, r.Who)
 			}
 		}
 	}
-	if len(found) == 0 {
-		return nil
-	}
-	slices.SortFunc(found, func(a, b admin.Conflict) int { return cmp.Compare(a.Ref.String(), b.Ref.String()) })
-	first := found[0]
-	text := fmt.Sprintf("nothing was written: %s was changed at revision %s by %s", first.Ref, first.Revision,
-		first.Who)
-	if n := len(found) - 1; n > 0 {
-		text += fmt.Sprintf(", and %d more since", n)
-	}
-	return &admin.Refusal{Text: text, Is: admin.ErrConflict, Conflicts: found}
-}
-
-// raced adds who wrote first to an error of a concurrent write.
-func (k *Store) raced(ctx context.Context, p *storePlan, since string, err error) error {
-	if !errors.Is(err, config.ErrConflict) && !errors.Is(err, config.ErrNotFound) {
-		return err
-	}
-	if past, lost := k.Store.History(ctx, config.Query{After: since}); lost == nil {
-		if named := conflictOf(p, past); named != nil {
-			return named
-		}
-	}
-	return admin.NewError(admin.ErrConflict, "nothing was written: %v", err)
+	return nil
 }

@@ -5,11 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -21,11 +19,11 @@ import (
 // maxWritten is how many objects of one change are recorded one by one.
 const maxWritten = 50
 
-// ConfigAudit records which objects became active. Files do not say who wrote them: the actor is
-// the source. A change that was made while ashored was down shows as another digest at the start.
+// ConfigAudit records which objects became active. The actor is their source: files do not say who
+// wrote them, and writes to the store are recorded by Store. A change that was made while ashored
+// was down shows as another digest at the start.
 type ConfigAudit struct {
 	Record func(audit.Event) // set before use
-	Store  string            // set before use: the name of the store, whose writes are recorded already
 
 	// The rest is owned by the goroutine that publishes.
 
@@ -39,33 +37,24 @@ func (w *ConfigAudit) Published(objects push.Objects) {
 	w.last, w.begun = objects, true
 	all := audit.Event{Action: audit.ConfigWrite, Actor: "ashored", Target: "everything", Reason: "read at the start"}
 	if !begun {
-		all.Details = digest(objects.Len(), objects.All())
+		all.Details = digest(objects)
 		w.Record(all)
 		return
 	}
 	n := 0
 	for c := range objects.Diff(last) {
-		switch {
-		case c.HadOld && c.HasNew && c.Old.Hash == c.New.Hash: // it is defined elsewhere now
-		case w.Store != "" && w.recorded(c.Old) && w.recorded(c.New):
-		default:
-			if n++; n <= maxWritten {
-				w.Record(change(c.Old, c.New))
-			}
+		if c.HadOld && c.HasNew && c.Old.Hash == c.New.Hash { // it is defined elsewhere now
+			continue
+		}
+		if n++; n <= maxWritten {
+			w.Record(change(c.Old, c.New))
 		}
 	}
 	if n > maxWritten {
-		all.Reason, all.Details = moreChanged(n), digest(objects.Len(), objects.All())
+		all.Reason = fmt.Sprintf("%d more objects were changed at once", n-maxWritten)
+		all.Details = digest(objects)
 		w.Record(all)
 	}
-}
-
-// recorded reports whether an object is nil or one of the store.
-func (w *ConfigAudit) recorded(o *config.Object) bool { return o == nil || o.Origin.Source == w.Store }
-
-// moreChanged is the reason of the event about the changes beyond the first ones.
-func moreChanged(n int) string {
-	return fmt.Sprintf("%d more objects were changed at once", n-maxWritten)
 }
 
 // change returns the event of one object; one of the two may be nil.
@@ -73,8 +62,11 @@ func change(old, now *config.Object) audit.Event {
 	o := cmp.Or(now, old)
 	e := audit.Event{Action: audit.ConfigWrite, Actor: o.Origin.Source, Target: o.Key.String(),
 		Details: map[string]string{}}
-	if o.Origin.File != "" {
+	switch {
+	case o.Origin.File != "":
 		e.Details["file"] = o.Origin.File + ":" + strconv.Itoa(o.Origin.Line)
+	case o.Revision != "":
+		e.Details["revision"] = o.Revision
 	}
 	if old != nil {
 		e.Details["before"] = contentHash(old)
@@ -88,31 +80,9 @@ func change(old, now *config.Object) audit.Event {
 	case now == nil:
 		e.Reason = "deleted"
 	default:
-		e.Reason, e.Details["difference"] = "changed", difference(old, now)
+		e.Reason = "changed"
 	}
 	return e
-}
-
-// difference names the fields in which two versions of an object differ, never their content.
-func difference(old, now *config.Object) string {
-	var out []string
-	if !maps.Equal(old.Labels, now.Labels) {
-		out = append(out, "metadata.labels")
-	}
-	if !maps.Equal(old.Annotations, now.Annotations) {
-		out = append(out, "metadata.annotations")
-	}
-	if !old.Created.Equal(now.Created) {
-		out = append(out, "metadata.creationTimestamp")
-	}
-	a, b := old.Spec.ProtoReflect(), now.Spec.ProtoReflect()
-	for i := range b.Descriptor().Fields().Len() {
-		f := b.Descriptor().Fields().Get(i)
-		if a.Has(f) != b.Has(f) || a.Has(f) && !a.Get(f).Equal(b.Get(f)) {
-			out = append(out, "spec."+f.JSONName())
-		}
-	}
-	return strings.Join(out, ", ")
 }
 
 // contentHash is the SHA-256 of an object's content, the same on every replica of one release.
@@ -132,16 +102,11 @@ func contentHash(o *config.Object) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// digest returns the number and the SHA-256 of n objects, as details of an event. A nil object is a
-// deleted one.
-func digest(n int, objects iter.Seq2[config.Key, *config.Object]) map[string]string {
+// digest returns the number and the SHA-256 of objects, as details of an event.
+func digest(objects push.Objects) map[string]string {
 	h := sha256.New()
-	for key, o := range objects {
-		content := ""
-		if o != nil {
-			content = contentHash(o)
-		}
-		_, _ = fmt.Fprintf(h, "%s %s\n", key, content) // a hash takes everything
+	for key, o := range objects.All() {
+		_, _ = fmt.Fprintf(h, "%s %s\n", key, contentHash(o)) // a hash takes everything
 	}
-	return map[string]string{"objects": strconv.Itoa(n), "sha256": hex.EncodeToString(h.Sum(nil))}
+	return map[string]string{"objects": strconv.Itoa(objects.Len()), "sha256": hex.EncodeToString(h.Sum(nil))}
 }

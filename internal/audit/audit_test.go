@@ -2,7 +2,6 @@ package audit
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,10 +56,10 @@ func record(l *Log, from, to int) {
 func wantTail(t *testing.T, l *Log, n int, want ...string) {
 	t.Helper()
 	var got []string
-	err := l.Tail(t.Context(), n, false, func(e Event) error {
+	events, err := l.Tail(n)
+	for _, e := range events {
 		got = append(got, e.Target+e.Details["missing"])
-		return nil
-	})
+	}
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Errorf("the latest %d: %v (-want +got):\n%s", n, err, d)
 	}
@@ -114,7 +113,10 @@ func TestConcurrent(t *testing.T) {
 	}
 	wg.Wait()
 	seen := map[string]bool{}
-	err := l.Tail(t.Context(), 2000, false, func(e Event) error { seen[e.Target] = true; return nil })
+	events, err := l.Tail(2000)
+	for _, e := range events {
+		seen[e.Target] = true
+	}
 	if err != nil || len(seen) != 800 {
 		t.Errorf("%d of 800 events are there, %v", len(seen), err)
 	}
@@ -138,7 +140,7 @@ func counted(t *testing.T, r *prometheus.Registry, name string) float64 {
 	return 0
 }
 
-// A full file is renamed, so many are kept, and Tail reads them all.
+// A full file is renamed, a limited number is kept, and Tail reads them all.
 func TestRotate(t *testing.T) {
 	t.Parallel()
 	l := open(t, Config{MaxSize: 300, Keep: 2})
@@ -277,65 +279,26 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// Follow sends the latest events and every later one, once and in order, while events are written
-// and files are renamed.
-func TestFollow(t *testing.T) {
+// Tail returns events once and in order while events are written and files are renamed.
+func TestTailWhileWritten(t *testing.T) {
 	t.Parallel()
-	const events = 1000
 	l := open(t, Config{MaxSize: 3000, Keep: 100, Log: hclog.NewNullLogger()})
-	record(l, 0, 5)
 	var wg sync.WaitGroup
-	for range 5 {
-		wg.Go(func() {
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			next := ""
-			err := l.Tail(ctx, 2, true, func(e Event) error {
-				if next != "" && e.Target != next {
-					return fmt.Errorf("got %s, want %s", e.Target, next)
-				}
-				n, err := strconv.Atoi(e.Target)
-				if next = fmt.Sprint(n + 1); n == events-1 {
-					cancel()
-				}
-				return err
-			})
-			if err != nil || next != fmt.Sprint(events) {
-				t.Errorf("%v before event %s", err, next)
-			}
-		})
-	}
-	record(l, 5, events)
-	wg.Wait()
-	if n := followers(l); n > 0 {
-		t.Errorf("%d followers are left", n)
-	}
-}
-
-func followers(l *Log) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.followers)
-}
-
-// Tail ends with the error of emit, and when emit is too slow.
-func TestTailErrors(t *testing.T) {
-	t.Parallel()
-	l := open(t, Config{})
-	record(l, 0, 1)
-	want := errors.New("closed")
-	if err := l.Tail(t.Context(), 1, true, func(Event) error { return want }); !errors.Is(err, want) {
-		t.Errorf("got %v", err)
-	}
-	err := l.Tail(t.Context(), 1, true, func(e Event) error {
-		if e.Target == "0" {
-			record(l, 1, maxBehind+5)
+	wg.Go(func() { record(l, 0, 1000) })
+	for range 20 {
+		events, err := l.Tail(50)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})
-	if err == nil || !strings.Contains(err.Error(), "faster than they were read") {
-		t.Errorf("too slow: got %v", err)
+		for i := 1; i < len(events); i++ {
+			before, errBefore := strconv.Atoi(events[i-1].Target)
+			n, err := strconv.Atoi(events[i].Target)
+			if err = errors.Join(err, errBefore); err != nil || n != before+1 {
+				t.Fatalf("event %s follows %s (%v)", events[i].Target, events[i-1].Target, err)
+			}
+		}
 	}
+	wg.Wait()
 }
 
 func TestScrub(t *testing.T) {

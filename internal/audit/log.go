@@ -39,12 +39,11 @@ type Log struct {
 	events, lost prometheus.Counter // immutable
 	stop, ended  chan struct{}      // closed by Close; closed when run has ended
 
-	mu        sync.Mutex
-	closed    bool                    // guarded by mu
-	missing   int                     // guarded by mu; lost events without a line audit.gap
-	file      *file                   // guarded by mu
-	dirty     bool                    // guarded by mu; there are lines to sync
-	followers map[chan Event]struct{} // guarded by mu
+	mu      sync.Mutex
+	closed  bool  // guarded by mu
+	missing int   // guarded by mu; lost events without a line audit.gap
+	file    *file // guarded by mu
+	dirty   bool  // guarded by mu; there are lines to sync
 }
 
 // Open opens the log, and creates it if there is none.
@@ -54,8 +53,7 @@ func Open(c Config) (*Log, error) {
 	}
 	l := &Log{
 		log: c.Log, scrubber: newScrubber(), stop: make(chan struct{}), ended: make(chan struct{}),
-		file:      &file{path: c.Path, maxSize: cmp.Or(c.MaxSize, 64<<20), keep: cmp.Or(c.Keep, 8)},
-		followers: map[chan Event]struct{}{},
+		file: &file{path: c.Path, maxSize: cmp.Or(c.MaxSize, 64<<20), keep: cmp.Or(c.Keep, 8)},
 	}
 	if err := l.file.open(); err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)
@@ -159,14 +157,6 @@ func (l *Log) write(e Event) error {
 	}
 	l.dirty = true
 	l.events.Inc()
-	for c := range l.followers {
-		select {
-		case c <- e:
-		default: // too slow: its Tail ends
-			delete(l.followers, c)
-			close(c)
-		}
-	}
 	return nil
 }
 

@@ -45,7 +45,7 @@ type Batch[T any] struct {
 
 // Source supplies items while it runs.
 type Source[T any] interface {
-	// Name returns the name of the source: "file:/etc/ashore/config", "consul:dc1".
+	// Name returns the name of the source: "files", "consul:dc1".
 	Name() string
 	// Run first sends a Full batch, which may be empty, and then changes. A source that cannot read
 	// everything at first sends what it has as a partial batch, and a Full batch later. If it

@@ -197,7 +197,7 @@ func (m *Merger[K, T]) finish(now time.Time) []K {
 }
 
 // dropUnlisted removes the groups of sources that are not in the list, once all required sources
-// have synced (R5). It forgets these sources when nothing of them is retained.
+// have synced (R5). It deletes these sources when nothing of them is retained.
 func (m *Merger[K, T]) dropUnlisted(now time.Time) {
 	waiting := slices.ContainsFunc(m.list, func(s *source[K, T]) bool { return s.Required && !s.status.Synced })
 	// In reverse, so that of several sources the first one is used.

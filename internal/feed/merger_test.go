@@ -215,7 +215,7 @@ func many(prefix string, n int) string {
 	return b.String()
 }
 
-// active1 is what active says of many.
+// active1 is the part of active that many has.
 func active1(prefix string, n int, mark string) string {
 	out := make([]string, n)
 	for i := range n {

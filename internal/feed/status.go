@@ -44,8 +44,6 @@ type SourceStatus struct {
 	Reading int `json:"reading,omitempty"`
 	// Folder is that of a source of files. The merger does not set it.
 	Folder string `json:"folder,omitempty"`
-	// Setting is the name of the source in the settings file. The merger does not set it.
-	Setting string `json:"setting,omitempty"`
 }
 
 // Status returns the status of all sources, in the order of the list.

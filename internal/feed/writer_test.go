@@ -112,7 +112,7 @@ func TestWriter(t *testing.T) {
 	})
 }
 
-// While the disk fails, a problem says so, and only the latest content of each group is held.
+// While the disk fails, a problem says so, and only the latest content of each group is in memory.
 func TestWriterFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -303,8 +303,8 @@ func isSentinel(e ast.Expr) bool {
 	return ok && x.Name == "errors" && sel.Sel.Name == "New"
 }
 
-// Every package says what it is in doc.go (a program where it likes), and none runs code by being
-// imported, but for the generated code of protobufs, which registers them.
+// Every package has its package comment in doc.go (a program in any file). None runs code when it
+// is imported, except generated code, which registers protobufs.
 func TestHouseRules(t *testing.T) {
 	t.Parallel()
 	documented := map[string]bool{}

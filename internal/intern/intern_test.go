@@ -30,7 +30,7 @@ func TestIdentity(t *testing.T) {
 	runtime.KeepAlive(a)
 }
 
-// A list that nobody holds is collected; interning it again works.
+// A list without references is collected; interning it again works.
 func TestCollected(t *testing.T) {
 	t.Parallel()
 	var ls intern.Lists[int]

@@ -9,8 +9,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// An issuer tells where its keys are; what it tells of others, or of addresses that nobody may ask,
-// is refused.
+// An issuer publishes where its keys are; keys of other issuers, and forbidden addresses, are
+// refused.
 func TestDiscover(t *testing.T) {
 	t.Parallel()
 	good := document(t, jose.JSONWebKey{Key: &ecKey(t).PublicKey, KeyID: "a"})

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -33,10 +34,10 @@ const (
 
 // Config says from where documents are fetched. The zero value is the safe default.
 type Config struct {
-	// Allow are networks that are allowed although they are loopback, link-local or a metadata service.
+	// Allow are networks that are allowed although they are loopback, link-local or a metadata
+	// service. A URL with an address in them needs no TLS: anybody on the network path can then add
+	// keys.
 	Allow []netip.Prefix
-	// AllowHTTP allows URLs without TLS. Anybody on the network path can then add keys.
-	AllowHTTP bool
 	// Roots verify servers. Nil: those of the system.
 	Roots *x509.CertPool
 }
@@ -89,7 +90,7 @@ func (f *Fetcher) redirect(r *http.Request, via []*http.Request) error {
 // ErrAddress.
 func (f *Fetcher) check(u *url.URL) error {
 	switch {
-	case u.Scheme == "http" && !f.config.AllowHTTP:
+	case u.Scheme == "http" && !f.allowed(u.Hostname()):
 		return fmt.Errorf("%w: it is http, want https: whoever is on the way could put keys in", ErrURL)
 	case u.Scheme != "https" && u.Scheme != "http":
 		return fmt.Errorf("%w: its scheme is %.20q, want https", ErrURL, u.Scheme)
@@ -102,6 +103,12 @@ func (f *Fetcher) check(u *url.URL) error {
 		return checkAddress(a, f.config.Allow)
 	}
 	return nil
+}
+
+// allowed reports whether host is an address that the configuration allows.
+func (f *Fetcher) allowed(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return err == nil && slices.ContainsFunc(f.config.Allow, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // Fetch fetches the keys at a URL. If the URL ends with DiscoveryPath, the document there names the

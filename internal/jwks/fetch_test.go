@@ -142,7 +142,7 @@ func TestCheckAddress(t *testing.T) {
 	}
 }
 
-// A URL that nobody should fetch is refused before anybody is asked.
+// A forbidden URL is refused before any request.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for _, u := range []string{"", "http://example.com/keys", "ftp://example.com", "https://",
@@ -151,9 +151,12 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%q may be fetched", u)
 		}
 	}
-	plain := &url.URL{Scheme: "http", Host: "example.com", Path: "/keys"}
-	if err := NewFetcher(Config{AllowHTTP: true}).check(plain); err != nil {
+	allowed := NewFetcher(Config{Allow: []netip.Prefix{home()}})
+	if err := allowed.check(&url.URL{Scheme: "http", Host: "127.0.13.7:80", Path: "/keys"}); err != nil {
 		t.Error(err)
+	}
+	if allowed.check(&url.URL{Scheme: "http", Host: "10.0.0.1", Path: "/keys"}) == nil {
+		t.Error("keys may be fetched without TLS from an address that is not allowed")
 	}
 }
 

@@ -161,9 +161,9 @@ func (k *Keeper) Failures() []Failure {
 	return out
 }
 
-// Run fetches until ctx ends. It calls report with all documents by URL whenever they have changed,
-// and after each Want once every one of its URLs has a document or has failed. report returns when
-// it is done, or ctx has ended. It must not change the map.
+// Run fetches until ctx ends. It calls report with all documents by URL when they have changed.
+// After Want it does so once every URL has a document or has failed. report returns when it is
+// done, or ctx has ended. It must not change the map.
 func (k *Keeper) Run(ctx context.Context, report func(ctx context.Context, texts map[string]string)) error {
 	var reported map[string]string
 	for ctx.Err() == nil {

@@ -89,7 +89,7 @@ func aSet(t *testing.T, id string) *Set {
 	return s
 }
 
-// Keys are told once all have answered, and an issuer that fails is asked again.
+// Keys are reported when all issuers have answered, and a failed request is retried.
 func TestKeeperAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestKeeperAnswers(t *testing.T) {
 	})
 }
 
-// Keys that change at the issuer are told, and keys that cannot be got any more are kept.
+// Changed keys are reported, and keys that can no longer be fetched are kept.
 func TestKeeperRefreshes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -63,8 +63,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// A document that would weaken who believes it is refused with the reason; what is merely not
-// understood is left out.
+// A document with weak keys is refused with the reason; what is merely not understood is left out.
 func TestParse(t *testing.T) {
 	t.Parallel()
 	private := ecKey(t)

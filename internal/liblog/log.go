@@ -39,8 +39,8 @@ func (l *Log) Follow(log hclog.Logger) {
 	l.to.Store(&to)
 }
 
-// level returns the level for a severity of gRPC. Its errors concern one connection, whose user
-// goes on; and its warnings, such as each failed attempt to connect, are also reported by that
+// level returns the level for a severity of gRPC. Its errors concern one connection, and its user
+// continues; and its warnings, such as each failed attempt to connect, are also reported by that
 // user.
 func level(severity string) hclog.Level {
 	return map[string]hclog.Level{"INFO:": hclog.Trace, "WARNING:": hclog.Debug, "ERROR:": hclog.Warn,

@@ -64,7 +64,7 @@ func (m *Func[In, Out]) compute(in In, e *entry[Out]) *Out {
 	var mine *Out
 	e.once.Do(func() {
 		defer func() {
-			if mine == nil { // f panicked: the next caller tries anew
+			if mine == nil { // f panicked: the next caller tries again
 				m.forget(in, e)
 			}
 		}()

@@ -11,7 +11,7 @@ import (
 
 type result struct{ n [64]int }
 
-// One input is computed once while anybody holds the result, also by many at once.
+// One input is computed once while the result is in use, also by concurrent callers.
 func TestComputesOnce(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
@@ -39,7 +39,7 @@ func TestComputesOnce(t *testing.T) {
 	runtime.KeepAlive(results)
 }
 
-// A result that nobody holds is forgotten, and computed again when it is asked for.
+// A result that is no longer in use is dropped, and computed again on request.
 func TestForgetsWhatNobodyHolds(t *testing.T) {
 	t.Parallel()
 	f := memo.New(func(in int) *result { return &result{n: [64]int{in}} })
@@ -60,7 +60,7 @@ func TestForgetsWhatNobodyHolds(t *testing.T) {
 	}
 }
 
-// A panic reaches the caller, and the next call computes anew.
+// A panic reaches the caller, and the next call computes again.
 func TestPanicIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	fail := true

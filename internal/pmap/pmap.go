@@ -92,7 +92,7 @@ func (m Map[K, V]) From(k K) iter.Seq2[K, V] {
 type Change[K, V any] struct {
 	Key      K
 	Old, New V
-	// HadOld and HasNew tell an absent value from a zero one.
+	// HadOld and HasNew distinguish an absent value from a zero one.
 	HadOld, HasNew bool
 }
 

@@ -16,8 +16,8 @@ type key = pmap.String
 
 func keyOf(n int) key { return key(rune('a'+n%26)) + key(rune('a'+n/26%26)) }
 
-// A map edited at random holds what a plain Go map holds, in the order of its keys, and its older
-// versions stay as they were.
+// After random edits, a map has the content of a plain Go map in the order of its keys. Its older
+// versions are unchanged.
 func TestAgainstModel(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))

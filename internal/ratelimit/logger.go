@@ -23,7 +23,7 @@ func NewLogger(log hclog.Logger) *Logger {
 }
 
 // Log writes a line, unless its key caused too many of that message. The key is the peer, as far as
-// it is authenticated, and what else tells one reason from another.
+// it is authenticated, and what distinguishes reasons.
 func (l *Logger) Log(level hclog.Level, key, message string, facts ...any) {
 	ok, dropped := l.lines.Allow(key+" "+message, time.Now())
 	if !ok {

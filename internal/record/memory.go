@@ -47,7 +47,7 @@ func (m *Memory) List(ctx context.Context, table string) ([]Record, error) {
 	return out, err
 }
 
-// Behind implements Store: nobody else writes it.
+// Behind implements Store: no other process writes it.
 func (m *Memory) Behind() error { return nil }
 
 // Changes implements Store.

@@ -1,178 +1,76 @@
 package server
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"maps"
-	"slices"
+	"reflect"
 	"strings"
-	"sync"
-
-	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/settings"
-	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry/consul"
 )
 
-// exports keep services of the mesh registered in the Consuls whose sources say so (export). Safe
-// for concurrent use.
+// exports register services of the mesh in the Consuls whose sources have the option export. Exports
+// are made when ashored starts. A reload only ends those that the settings do not have any more.
 type exports struct {
-	exportTo []string // of services that say nothing
-	log      hclog.Logger
-
-	again chan struct{} // capacity 1: there are others than before
-
-	mu sync.Mutex
-	// the following are guarded by mu
-	wanted map[string]exporting // by the setting's name
-	latest *push.Context        // nil until there is one
+	started   map[string]consul.Options // by source, without those that ended; owned by Reload
+	exporters map[string]*consul.Exporter
 }
 
-// exporting is one Consul to which the mesh is exported.
-type exporting struct {
-	text     string // of the setting, equal for equal ones
-	exporter *consul.Exporter
-}
-
-func newExports(mesh *push.Mesh, log hclog.Logger) *exports {
-	return &exports{exportTo: mesh.Config.GetDefaultServiceExportTo(), log: log, again: make(chan struct{}, 1),
-		wanted: map[string]exporting{}}
-}
-
-// arrange has these sources' exports be what there is. What is as it was before goes on. With an
-// error nothing is another.
-func (x *exports) arrange(list []settings.Source) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	next := map[string]exporting{}
-	var errs []error
+// exported returns the options of the sources with an export, by source.
+func exported(list []settings.Source) map[string]consul.Options {
+	out := map[string]consul.Options{}
 	for _, s := range list {
-		c, ok := s.Options.(*settings.ConsulSource)
-		if !ok || c.Export.Owner == "" {
-			continue
+		if c, ok := s.Options.(*settings.ConsulSource); ok && c.Export.Owner != "" {
+			out[s.ID()] = c.Options
 		}
-		if old, had := x.wanted[s.Name]; had && old.text == s.Text {
-			next[s.Name] = old
-			continue
-		}
-		e, err := consul.NewExporter(consul.ExporterConfig{Name: s.Name, Options: c.Options, ExportTo: x.exportTo,
-			Replica: strings.ReplaceAll(settings.MachineName(), ".", "-"), Log: x.log.Named(s.Name)})
+	}
+	return out
+}
+
+// newExports makes the exporters.
+func (s *Server) newExports(cfg settings.Config) error {
+	s.exports = exports{started: exported(cfg.SourceList), exporters: map[string]*consul.Exporter{}}
+	for source, options := range s.exports.started {
+		e, err := consul.NewExporter(consul.ExporterConfig{Name: source, Options: options,
+			ExportTo: cfg.MeshConfig.Config.GetDefaultServiceExportTo(),
+			Replica:  strings.ReplaceAll(settings.MachineName(), ".", "-"), Log: s.log.Named("export")})
 		if err != nil {
-			errs = append(errs, fmt.Errorf("source %q (%s): %w", s.Name, s.At, err))
-			continue
+			return err
 		}
-		if x.latest != nil {
-			publishTo(e, x.latest)
-		}
-		next[s.Name] = exporting{s.Text, e}
+		s.exports.exporters[source] = e
+		s.run("export to "+source, e.Run)
+		s.report(func() []feed.Problem { return e.Status().Problems })
+		s.collect(func(emit emitFunc) {
+			emit("ashore_export_entries", "Endpoints of the mesh that this replica keeps registered in a Consul.",
+				float64(e.Status().Entries), "source", source)
+		})
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	x.wanted = next
-	task.Poke(x.again)
 	return nil
 }
 
-// publish makes c what is registered.
+// publish makes the services of c those that are registered.
 func (x *exports) publish(c *push.Context) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.latest = c
-	for _, e := range x.wanted {
-		publishTo(e.exporter, c)
-	}
-}
-
-func publishTo(e *consul.Exporter, c *push.Context) {
 	in := c.Inputs()
-	e.Publish(in.Services, in.Endpoints)
+	for _, e := range x.exporters {
+		e.Publish(in.Services, in.Endpoints)
+	}
 }
 
-// runningExport is one that runs.
-type runningExport struct {
-	stop context.CancelFunc
-	done chan struct{} // closed at its end
-}
-
-// run runs the wanted exporters until ctx ends. One that is not wanted any more removes what it has
-// registered. Where another one takes its place, it only stops, and the other finds everything.
-func (x *exports) run(ctx context.Context) error {
-	var all sync.WaitGroup
-	defer all.Wait()
-	running := map[*consul.Exporter]runningExport{}
-	for {
-		wanted := x.exporters()
-		for e, r := range running {
-			if slices.Contains(wanted, e) {
-				continue
-			}
-			delete(running, e)
-			if slices.ContainsFunc(wanted, func(o *consul.Exporter) bool { return o.Target() == e.Target() }) {
-				r.stop()
-				<-r.done
-			} else {
-				e.Withdraw()
-			}
-		}
-		for _, e := range wanted {
-			if _, runs := running[e]; runs {
-				continue
-			}
-			one, stop := context.WithCancel(ctx)
-			done := make(chan struct{})
-			running[e] = runningExport{stop, done}
-			all.Go(func() {
-				defer close(done)
-				defer stop()
-				if err := e.Run(one); err != nil {
-					x.log.Error("services of the mesh are not registered in a Consul any more", "error", err)
-				}
-			})
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-x.again:
+// reload removes what exports have registered that next does not have. It returns the sources whose
+// export is new or has changed, which waits for the next start.
+func (x *exports) reload(next []settings.Source) (later []string) {
+	wanted := exported(next)
+	for source := range x.started {
+		if _, ok := wanted[source]; !ok {
+			x.exporters[source].Withdraw()
+			delete(x.started, source)
 		}
 	}
-}
-
-// exporters are those that are wanted.
-func (x *exports) exporters() []*consul.Exporter {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	var out []*consul.Exporter
-	for _, name := range slices.Sorted(maps.Keys(x.wanted)) {
-		out = append(out, x.wanted[name].exporter)
+	for source, options := range wanted {
+		if was, ok := x.started[source]; !ok || !reflect.DeepEqual(was, options) {
+			later = append(later, "export of "+source)
+		}
 	}
-	return out
-}
-
-// problems are those of all of them.
-func (x *exports) problems() []feed.Problem {
-	var out []feed.Problem
-	for _, e := range x.exporters() {
-		out = append(out, e.Status().Problems...)
-	}
-	return out
-}
-
-// collect reports what is exported to each Consul.
-func (x *exports) collect(emit emitFunc) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for name, e := range x.wanted {
-		s := e.exporter.Status()
-		emit("ashore_export_entries",
-			"Endpoints of the mesh that this replica keeps registered in a Consul; 0 where another replica does.",
-			float64(s.Entries), "source", "consul:"+name)
-		emit("ashore_export_writes_total",
-			"Transactions by which endpoints of the mesh were written to a Consul.",
-			float64(s.Writes), "source", "consul:"+name)
-	}
+	return later
 }

@@ -50,14 +50,14 @@ func (s *Server) newIdentity(ctx context.Context, cfg settings.Config, reach rea
 	id := &identity{domain: cfg.MeshConfig.Config.GetTrustDomain(),
 		connections: ca.BoundConnections(cfg.CA.Validity), group: groups(s.published.Context, exported.exported)}
 	var err error
-	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: records, Dir: AuthorityFolder(cfg),
+	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: records, Dir: authorityFolder(cfg),
 		TrustDomain: id.domain, Aliases: cfg.MeshConfig.Config.GetTrustDomainAliases(), Groups: id.group, Grace: cfg.CA.Grace, Connections: id.connections,
 		Present: s.present, Replaced: s.replaced, Audit: s.audit.Record, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("ledger of workloads: %w", err)
 	}
 	c := ca.ManagerConfig{
-		Dir: AuthorityFolder(cfg), Plugged: cfg.CA.Plugged, TrustDomain: id.domain,
+		Dir: authorityFolder(cfg), Plugged: cfg.CA.Plugged, TrustDomain: id.domain,
 		Names: serverNames(cfg, reach.addresses), Records: records, ReplicaToken: cfg.CA.ReplicaToken,
 		Replicas: otherReplicas(cfg, rt), Audit: s.audit.Record, Log: log,
 		Facts: func(ctx context.Context) (ca.Facts, error) { return s.rotationFacts(ctx, id.ledger) },
@@ -145,17 +145,14 @@ func (id *identity) credentials(limiter *connLimiter) credentials.TransportCrede
 	return limitedTLS{credentials.NewTLS(ca.ServerTLS(id.manager.ServerCertificate)), id.verify, limiter}
 }
 
-// present returns where a workload is connected, or was a moment ago; else nothing.
+// present returns where a workload is connected; else nothing.
 func (s *Server) present(w ca.Workload) string {
 	p, ok := s.proxies.Present(hasLeaf(w.Leaves))
-	at := p.Since.UTC().Format(time.RFC3339)
-	switch {
-	case !ok:
+	if !ok {
 		return ""
-	case p.Connected:
-		return fmt.Sprintf("a machine of this name is connected from %s since %s", p.Address, at)
 	}
-	return fmt.Sprintf("a machine of this name was connected from %s until %s and may come back", p.Address, at)
+	return fmt.Sprintf("a machine of this name is connected from %s since %s", p.Address,
+		p.Since.UTC().Format(time.RFC3339))
 }
 
 // replaced ends the streams of a workload whose name another machine took.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"strings"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -32,11 +31,8 @@ func (k keySource) problems() []feed.Problem {
 	for _, f := range k.keeper.Failures() {
 		p := feed.Problem{Severity: feed.Error, Source: "keys of issuers", Object: f.URL, Since: f.Since, Stale: f.Kept,
 			Text: f.Err.Error()}
-		switch {
-		case errors.Is(f.Err, jwks.ErrAddress):
+		if errors.Is(f.Err, jwks.ErrAddress) {
 			p.Text += " (the setting fetch.allow opens a range of addresses)"
-		case errors.Is(f.Err, jwks.ErrURL) && strings.HasPrefix(f.URL, "http://"):
-			p.Text += " (the setting fetch.http allows it for all issuers)"
 		}
 		if f.Kept {
 			p.Severity, p.Text = feed.Warning, p.Text+"; the keys that were fetched last stay in use"

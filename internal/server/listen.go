@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -10,24 +9,16 @@ import (
 	"github.com/ashore-mesh/ashore/internal/settings"
 )
 
-// listen opens the TCP address of a setting. Errors name the port, the setting and what to do.
-func listen(address, setting, flag string) (net.Listener, error) {
+// listen opens the TCP address of a setting.
+func listen(address, setting string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
-	where := fmt.Sprintf("setting %s, or --%s in development", setting, flag)
-	switch {
-	case err == nil:
-		return l, nil
-	case errors.Is(err, syscall.EADDRINUSE):
-		host, port, _ := net.SplitHostPort(address) // it was an address for net.Listen too
-		return nil, fmt.Errorf("port %s of %s is in use by another process: stop that one (\"ss -ltnp\" shows it), "+
-			"or choose another port (%s)", port, cmp.Or(host, "every address"), where)
-	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("this user may not listen on %s: choose a port above 1023 (%s)", address, where)
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return nil, fmt.Errorf("%s is not an address of this machine: choose another (%s)", address, where)
-	default:
-		return nil, fmt.Errorf("listen on %s (%s): %w", address, where, err)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w: stop the process that uses it (\"ss -ltnp\" shows it), or choose another port", err)
 	}
+	if err != nil {
+		return nil, fmt.Errorf("%w (setting %s)", err, setting)
+	}
+	return l, nil
 }
 
 // loopback reports whether only this machine reaches an address.

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -89,7 +88,7 @@ func summaryMetrics(status func() admin.Status) func(emitFunc) {
 // emitSource reports one source.
 func emitSource(emit emitFunc, src *feed.SourceStatus, now time.Time) {
 	source := func(name, help string, value float64) {
-		emit(name, help, value, "source", cmp.Or(src.Setting, src.Name))
+		emit(name, help, value, "source", src.Name)
 	}
 	age := 0.0
 	if src.Error != "" {

@@ -24,7 +24,7 @@ func (s *Server) Reload(ctx context.Context, next settings.Config) error {
 	}
 	s.log.SetLevel(hclog.LevelFromString(next.Log.Level))
 	s.settings.SourceList, s.settings.Log.Level = next.SourceList, next.Log.Level
-	later := s.settings.Differences(next)
+	later := append(s.settings.Differences(next), s.exports.reload(next.SourceList)...)
 	names := settings.SourceNames(next.SourceList)
 	s.log.Info("the settings are reloaded", "sources", names, "wait_for_restart", later)
 	s.audit.Record(audit.Event{Action: audit.SettingsReload, Actor: "ashored", Target: "settings",
@@ -45,9 +45,6 @@ func (s *Server) RefuseReload(err error) {
 func (s *Server) replaceSources(ctx context.Context, list []settings.Source) error {
 	sources, take, err := s.sources.make(list)
 	if err != nil {
-		return err
-	}
-	if err := s.exports.arrange(list); err != nil {
 		return err
 	}
 	take()

@@ -17,6 +17,7 @@ import (
 	"github.com/ashore-mesh/ashore/analyze"
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/filestore/bolt"
+	"github.com/ashore-mesh/ashore/filestore/consul"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/adminapi"
 	"github.com/ashore-mesh/ashore/internal/audit"
@@ -51,13 +52,14 @@ type Server struct {
 	problems []func() []feed.Problem
 
 	listeners listeners
-	home      *bolt.Store // in the state folder
-	store     meshStore   // what is written to the mesh
+	home      *bolt.Store   // in the state folder
+	store     meshStore     // what is written to the mesh
+	shared    *consul.Store // the same, if it is in Consul; else nil
 	audit     *audit.Log
 
 	published *adminapi.Published
 	sources   *sourceMaker
-	exports   *exports
+	exports   exports
 	proxies   *xds.Server
 	assembler *push.Assembler
 	backend   *adminapi.Backend
@@ -65,8 +67,8 @@ type Server struct {
 }
 
 // New opens and builds every part: state, listeners, store, certificate authority, sources,
-// assembler, xDS, admin API. On error it closes what it opened, in reverse. The state folder has to
-// belong to a control plane already, except in development.
+// assembler, xDS, admin API. On error it closes what it opened, in reverse. An empty store is an
+// error, except in development.
 func New(ctx context.Context, s settings.Config, log hclog.Logger) (*Server, error) {
 	debug.SetGCPercent(gcPercent)
 	for _, w := range s.Warnings {
@@ -76,19 +78,21 @@ func New(ctx context.Context, s settings.Config, log hclog.Logger) (*Server, err
 		log.Warn("xDS without TLS is open to other machines: whoever reaches it reads the mesh's configuration, "+
 			"and in development registers workloads", "address", s.XDS.PlaintextAddress, "development", s.Development)
 	}
-	path, err := Initialized(s)
-	if err != nil {
+	if exists, err := hasStore(s); err != nil {
 		return nil, err
+	} else if !exists && !s.Development {
+		return nil, fmt.Errorf("there is no store in %s: correct the setting state, or create one with \"ashored init\"",
+			s.State)
 	}
-	if path == "" && !s.Development {
-		return nil, fmt.Errorf("there is no control plane in %s: create one with \"ashored init\", or correct the setting "+
-			"state", s.State)
-	}
-	srv := &Server{log: log, settings: s, registry: newRegistry(), published: adminapi.NewPublished()}
+	srv := newServer(s, log)
 	if err := srv.build(ctx, s); err != nil {
 		return nil, errors.Join(err, srv.close())
 	}
 	return srv, nil
+}
+
+func newServer(s settings.Config, log hclog.Logger) *Server {
+	return &Server{log: log, settings: s, registry: newRegistry(), published: adminapi.NewPublished()}
 }
 
 // Run runs all parts until ctx ends or one fails, and closes everything.
@@ -121,7 +125,7 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 	if err := s.listen(cfg); err != nil {
 		return err
 	}
-	if err := s.openStore(ctx, cfg); err != nil {
+	if _, err := s.openStore(ctx, cfg, cfg.Development); err != nil {
 		return err
 	}
 	saved := s.openSaved(ctx)
@@ -152,8 +156,7 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 		return err
 	}
 	s.run("xds", s.proxies.Run)
-	s.exports = newExports(cfg.MeshConfig, s.log.Named("export"))
-	if err := s.exports.arrange(cfg.SourceList); err != nil {
+	if err := s.newExports(cfg); err != nil {
 		return err
 	}
 	keys := newKeySource(cfg, s.log.Named("jwks"))
@@ -163,7 +166,7 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 	s.run("analysis", analysis.Run)
 	s.assembler = push.NewAssembler(push.AssemblerConfig{
 		Sources: sources, Saved: saved.content, Save: saved.save, Mesh: cfg.MeshConfig, Gap: buildGap,
-		Join:   registry.JoinConfig{Shadow: cfg.Merge.Endpoints == "shadow"},
+		Join:   registry.JoinConfig{Shadow: cfg.Merge.Shadows()},
 		Export: mcp.exportConfig(s.proxies.PublishObjects), Deriver: deriver, Allocator: vips, Keys: keys,
 		Trust: s.runTrust(id), Publish: s.publisher(analysis),
 	})
@@ -171,21 +174,19 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 	s.report(analyzed)
 	for _, problems := range []func() []feed.Problem{s.proxies.ResourceProblems, s.sources.exposed, s.auditProblems,
 		saved.problems, vips.Problems, s.proxies.RefusedRegistrations, s.storeProblems, keys.problems,
-		s.reload.problems, s.exports.problems} {
+		s.reload.problems} {
 		s.report(problems)
 	}
 	s.collect(keys.collect)
-	s.collect(s.exports.collect)
 	s.serveOperators(cfg, id, reach, workloads, deriver)
 	if err := s.serveXDS(cfg, id); err != nil {
 		return err
 	}
-	if err := s.serveWebhook(cfg, id); err != nil {
+	if err := s.serveWebhook(id); err != nil {
 		return err
 	}
 	s.run("workloads", workloads.Run)
 	s.run("configuration", s.assembler.Run)
-	s.run("export", s.exports.run)
 	s.run("problem log", (&problemLog{sources: s.backend.ReadSourceProblems, analyzed: analyzed,
 		log: s.log.Named("problems")}).run)
 	s.run("systemd", (&startup{notifier: sdnotify.Notifier{Log: s.log}, waiting: s.backend.Waiting,
@@ -213,10 +214,9 @@ func (s *Server) serveOperators(cfg settings.Config, id *identity, reach reach, 
 		s.collect(health.collect)
 	}
 	catalog := &adminapi.Catalog{Published: s.published, Supplied: s.assembler.Supplied, Entries: deriver.Entries,
-		Derived: deriver.Name(), Names: s.sources}
-	store := &adminapi.Store{Store: s.store, Published: s.published, Sources: s.backend.Sources,
-		Problems: s.backend.SourceProblems, Record: s.audit.Record, Log: log.Named("store")}
-	maintenance := &adminapi.Maintenance{Named: s.sources.named, Problems: s.backend.SourceProblems,
+		Derived: deriver.Name()}
+	store := &adminapi.Store{Store: s.store, Published: s.published, Record: s.audit.Record, Log: log.Named("store")}
+	maintenance := &adminapi.Maintenance{Active: s.sources.isActive, Problems: s.backend.SourceProblems,
 		Accept: s.assembler.AcceptRemovals, Records: s.store.Records(), Record: s.audit.Record}
 	s.backend.More = s.problems
 	routes := slices.Concat(s.backend.Routes(), authority.Routes(), explainer.Routes(), catalog.Routes(), store.Routes(),
@@ -234,7 +234,7 @@ func (s *Server) serveOperators(cfg settings.Config, id *identity, reach reach, 
 // publisher hands each context to the proxies, then to operators, the audit log and exports.
 func (s *Server) publisher(analysis *analyze.Background) func(*push.Context, push.Changes) {
 	log := s.log.Named("push")
-	written := &adminapi.ConfigAudit{Record: s.audit.Record, Store: s.store.Name()}
+	written := &adminapi.ConfigAudit{Record: s.audit.Record}
 	return func(c *push.Context, changes push.Changes) {
 		s.proxies.Publish(c, changes.Since)
 		first := s.published.Publish(c)
@@ -270,40 +270,58 @@ func (s *Server) findReach(cfg settings.Config) reach {
 	return r
 }
 
-// Initialized returns what shows that the state folder belongs to a control plane: the file of the
-// store or the folder of the authority. Empty: there is neither.
-func Initialized(cfg settings.Config) (path string, err error) {
-	for _, path := range []string{filepath.Join(cfg.State, bolt.FileName), AuthorityFolder(cfg)} {
-		switch _, err := os.Lstat(path); {
-		case err == nil:
-			return path, nil
-		case !errors.Is(err, fs.ErrNotExist):
-			return "", fmt.Errorf("state folder (setting state): %w", err)
-		}
+// hasStore reports whether the state folder has the file of a store.
+func hasStore(cfg settings.Config) (bool, error) {
+	_, err := os.Lstat(filepath.Join(cfg.State, bolt.FileName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
 	}
-	return "", nil
+	return err == nil, err
 }
 
-// Init creates the store and the root certificate in the state folder, and returns what it created.
-// A root that is shared or plugged in is left to the first start.
-func Init(ctx context.Context, cfg settings.Config, log hclog.Logger) (created string, err error) {
-	s := &Server{log: log, settings: cfg, registry: prometheus.NewRegistry()}
+// Init creates what is missing of a control plane, and returns what it did, one line each: the store
+// in the state folder, with a root certificate, or the store that replicas share. A root that is
+// shared or plugged in is left to the first start.
+func Init(ctx context.Context, cfg settings.Config, log hclog.Logger) (done []string, err error) {
+	exists, err := hasStore(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if exists {
+		done = append(done, cfg.State+" has a store already, which was not changed")
+		if !cfg.Store.Shared() {
+			return done, nil
+		}
+	}
+	s := newServer(cfg, log)
 	defer func() { err = errors.Join(err, s.close()) }()
 	if err := s.openState(cfg); err != nil {
-		return "", err
+		return nil, err
 	}
-	created = "created the store in " + cfg.State
-	if !cfg.Secure() || cfg.Store.Shared() || cfg.CA.Plugged != "" {
-		return created, nil
+	if !exists {
+		done = append(done, "created the store in "+cfg.State)
+	}
+	if cfg.Store.Shared() {
+		created, err := s.openStore(ctx, cfg, true)
+		switch {
+		case err != nil:
+			return nil, err
+		case created:
+			return append(done, "created the store "+s.shared.Place()+" in Consul, with the content of "+cfg.State), nil
+		}
+		return append(done, "the store "+s.shared.Place()+" in Consul exists already: this replica shares it"), nil
+	}
+	if !cfg.Secure() || cfg.CA.Plugged != "" {
+		return done, nil
 	}
 	authority, err := ca.NewManager(ctx, ca.ManagerConfig{
-		Dir: AuthorityFolder(cfg), TrustDomain: cfg.MeshConfig.Config.GetTrustDomain(),
+		Dir: authorityFolder(cfg), TrustDomain: cfg.MeshConfig.Config.GetTrustDomain(),
 		Names: serverNames(cfg, cfg.XDS.Advertise), Records: s.home.Records(), Audit: s.audit.Record, Log: log,
 	})
 	if err != nil {
-		return "", authorityError(err)
+		return nil, authorityError(err)
 	}
 	root := authority.Bundle().Roots[0]
-	return fmt.Sprintf("%s, and the root certificate %s, valid until %s", created, ca.RootID(root),
-		root.NotAfter.Format(time.DateOnly)), nil
+	return append(done, fmt.Sprintf("the root certificate is %s, valid until %s", ca.RootID(root),
+		root.NotAfter.Format(time.DateOnly))), nil
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
-	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
@@ -27,8 +26,8 @@ const (
 	auditFiles = 8
 )
 
-// AuthorityFolder is where the keys of the certificate authority are.
-func AuthorityFolder(cfg settings.Config) string { return filepath.Join(cfg.State, "ca") }
+// authorityFolder is where the keys of the certificate authority are.
+func authorityFolder(cfg settings.Config) string { return filepath.Join(cfg.State, "ca") }
 
 // openState opens the store and the audit log in the state folder, or creates them. It comes first:
 // the second of two processes with one state folder gets an error that names the first.
@@ -37,19 +36,19 @@ func (s *Server) openState(cfg settings.Config) error {
 	if err != nil {
 		return fmt.Errorf("find this program, to check the store with it: %w", err)
 	}
-	err = wholefile.Guard(cfg.State, "set another folder (setting state, or --state)")
+	err = wholefile.Guard(cfg.State, "set another folder (setting state)")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	s.home, err = bolt.New(bolt.Config{Dir: cfg.State, CheckCommand: []string{self, CheckStoreCommand},
 		Lost: lostWithState(cfg), Log: s.log.Named("store")})
 	if err != nil {
-		return fmt.Errorf("store (setting state, or --state in development): %w", err)
+		return fmt.Errorf("store (setting state): %w", err)
 	}
 	s.closers = append(s.closers, s.home.Close)
 	s.run("file of the store", s.home.Watch)
 	if err := wholefile.Clean(cfg.State); err != nil {
-		return fmt.Errorf("state folder (setting state, or --state in development): %w", err)
+		return fmt.Errorf("state folder (setting state): %w", err)
 	}
 	s.audit, err = audit.Open(audit.Config{Path: filepath.Join(cfg.State, "audit.jsonl"), MaxSize: auditFileSize,
 		Keep: auditFiles, Log: s.log.Named("audit"), Registerer: s.registry})
@@ -73,36 +72,27 @@ func lostWithState(cfg settings.Config) string {
 		"which it reads again from there: that start needs Consul"
 }
 
-// storeProblems returns why the stores cannot be read or written.
-func (s *Server) storeProblems() []feed.Problem {
-	out := storeFileProblems(s.home)
-	if shared, ok := s.store.(sharedStore); ok {
-		out = append(out, sharedProblems(shared, s.sources.active)...)
-	}
-	return out
-}
-
 // listeners are opened before anything runs: an address in use shows at once.
 type listeners struct {
-	secure, plain net.Listener // of xDS; nil: not served
-	metrics       net.Listener
-	admin         net.Listener
+	secure, plain, webhook net.Listener // nil: not served
+	metrics, admin         net.Listener
 }
 
 // listen opens the addresses.
 func (s *Server) listen(cfg settings.Config) error {
 	for _, to := range []struct {
-		at                     *net.Listener
-		address, setting, flag string
+		at               *net.Listener
+		address, setting string
 	}{
-		{&s.listeners.secure, cfg.XDS.Address, "xds.address", "xds-tls-address"},
-		{&s.listeners.plain, cfg.XDS.PlaintextAddress, "xds.plaintextAddress", "xds-address"},
-		{&s.listeners.metrics, cfg.Metrics.Address, "metrics.address", "metrics-address"},
+		{&s.listeners.secure, cfg.XDS.Address, "xds.address"},
+		{&s.listeners.plain, cfg.XDS.PlaintextAddress, "xds.plaintextAddress"},
+		{&s.listeners.metrics, cfg.Metrics.Address, "metrics.address"},
+		{&s.listeners.webhook, cfg.Webhook.Address, "webhook.address"},
 	} {
 		if to.address == "" {
 			continue
 		}
-		l, err := listen(to.address, to.setting, to.flag)
+		l, err := listen(to.address, to.setting)
 		if err != nil {
 			return err
 		}
@@ -111,7 +101,7 @@ func (s *Server) listen(cfg settings.Config) error {
 	}
 	l, err := admin.Listen(cfg.Admin.Socket, cfg.Access.Others())
 	if err != nil {
-		return fmt.Errorf("%w (setting admin.socket, or --admin-socket in development)", err)
+		return fmt.Errorf("%w (setting admin.socket)", err)
 	}
 	s.listeners.admin = l
 	s.closeLater(l)

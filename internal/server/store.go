@@ -3,10 +3,8 @@ package server
 import (
 	"context"
 	"fmt"
-	"strings"
 
-	"github.com/hashicorp/go-hclog"
-
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/filestore/consul"
 	"github.com/ashore-mesh/ashore/internal/adminapi"
@@ -27,69 +25,44 @@ var (
 	_ meshStore = (*consul.Store)(nil)
 )
 
-// openStore opens the store that the settings name.
-func (s *Server) openStore(ctx context.Context, cfg settings.Config) error {
+// openStore opens the store that the settings name. An empty store in Consul is created if create is
+// true, and else an error.
+func (s *Server) openStore(ctx context.Context, cfg settings.Config, create bool) (created bool, err error) {
 	if !cfg.Store.Shared() {
 		s.store = s.home
-		return forgetShared(ctx, s.home)
+		return false, nil
 	}
-	log := s.log.Named("store")
 	options := cfg.Store.ConsulOptions(cfg.MeshConfig.Config.GetTrustDomain())
 	shared, err := consul.Open(ctx, consul.Config{Options: options, Replica: settings.MachineName(), Kept: s.home,
-		Log: log})
+		Log: s.log.Named("store")})
 	if err != nil {
-		return fmt.Errorf("store (setting store): %w", err)
+		return false, fmt.Errorf("store (setting store): %w", err)
 	}
-	s.store = shared
+	s.store, s.shared = shared, shared
 	s.closers = append(s.closers, shared.Close)
 	s.run("store", shared.Follow)
-	s.report(func() []feed.Problem { return storeExposed(options) })
+	s.report(func() []feed.Problem { return exposure("store", "store", options.Address, options.TokenFile) })
 	s.collect(sharedMetrics(shared))
-	return seedShared(ctx, s.home, shared, log)
-}
-
-// sharedKey is the record in the state folder of an ashored that has used a store in Consul.
-func sharedKey() record.Key { return record.Key{Table: "store", Name: "shared"} }
-
-// seedShared copies the store in the state folder to an empty store in Consul, so that an ashored
-// that ran alone becomes the first of several replicas. It does so once. Errors: the store in Consul
-// is empty and was not before; an object in the state folder cannot be read.
-func seedShared(ctx context.Context, home *bolt.Store, shared *consul.Store, log hclog.Logger) error {
-	used, err := home.Records().Get(ctx, sharedKey())
-	if err != nil {
-		return err
-	}
 	switch {
-	case used.Version != "" && shared.Empty():
-		return fmt.Errorf("store: %s is empty, and this ashored has used the store %s: check the settings "+
-			"store.address and store.prefix, or restore Consul's snapshot; "+
-			"for a new mesh set another folder (setting state)", shared.Name(), used.Value)
-	case used.Version != "":
-		return nil
-	case shared.Empty():
-		if err := seed(ctx, home, shared, log); err != nil {
-			return fmt.Errorf("copy the store in the state folder to the one in Consul: %w", err)
-		}
+	case !shared.Empty():
+		return false, nil
+	case !create:
+		return false, fmt.Errorf("the store %s is empty: correct the setting store, restore Consul's snapshot, or create "+
+			"the store with \"ashored init\"", shared.Place())
 	}
-	if shared.Empty() {
-		return nil // nobody has joined yet
-	}
-	return home.Records().Commit(ctx, record.Write{Key: sharedKey(), Value: []byte(shared.Name())})
+	return true, seed(ctx, s.home, shared)
 }
 
-// seed copies the objects and records of home.
-func seed(ctx context.Context, home *bolt.Store, shared *consul.Store, log hclog.Logger) error {
+// seed copies the objects and records of home to an empty store in Consul, so that an ashored that
+// ran alone becomes the first of several replicas. Errors: an object cannot be read.
+func seed(ctx context.Context, home *bolt.Store, shared *consul.Store) error {
 	unusable, err := home.Unusable(ctx)
 	if err != nil {
 		return err
 	}
 	if len(unusable) > 0 {
-		var names []string
-		for _, u := range unusable {
-			names = append(names, u.Key.String())
-		}
-		return fmt.Errorf("this release cannot read %s: delete it with store.kind bolt first (%s)",
-			strings.Join(names, ", "), unusable[0].Why)
+		return fmt.Errorf("this release cannot read %s of the store in the state folder: delete it with store.kind "+
+			"bolt first (%s)", unusable[0].Key, unusable[0].Why)
 	}
 	objects, err := home.List(ctx, "", "")
 	if err != nil {
@@ -99,23 +72,55 @@ func seed(ctx context.Context, home *bolt.Store, shared *consul.Store, log hclog
 	if err != nil {
 		return err
 	}
-	if len(objects)+len(records) == 0 {
-		return nil
+	from := "ashored init, from the state folder of " + settings.MachineName()
+	records = append(records, record.Record{Key: record.Key{Table: "store", Name: "created"}, Value: []byte(from)})
+	if _, err := shared.Seed(ctx, consul.Contents{From: from, Objects: objects, Records: records}); err != nil {
+		return fmt.Errorf("create the store %s: %w", shared.Place(), err)
 	}
-	from := "ashored, from the store in the state folder of " + settings.MachineName()
-	copied, err := shared.Seed(ctx, consul.Contents{From: from, Objects: objects, Records: records})
-	if copied {
-		log.Info("the store in Consul begins with the content of the one in the state folder",
-			"objects", len(objects), "records", len(records))
-	}
-	return err
+	return nil
 }
 
-// forgetShared notes that the store in the state folder is in use.
-func forgetShared(ctx context.Context, home *bolt.Store) error {
-	used, err := home.Records().Get(ctx, sharedKey())
-	if err != nil || used.Version == "" {
-		return err
+const (
+	// unwritten is what does not work while the store in Consul cannot be written.
+	unwritten = "; nothing can be written: no machine can join, revocations apply only on this replica, " +
+		"and registrations are not shared"
+	// staleCopy is what is wrong while this replica's copy of it cannot be saved.
+	staleCopy = "; the copy in the state folder cannot be saved, which is tried again: if ashored restarts while " +
+		"Consul is down, it uses an older copy, which lacks the latest revocations"
+)
+
+// storeProblems returns why the stores cannot be read or written. If the store in Consul is an
+// active source, it reports by itself that it cannot be read.
+func (s *Server) storeProblems() (out []feed.Problem) {
+	add := func(severity feed.Severity, now config.Outage, text string) {
+		if now.Error != "" {
+			out = append(out, feed.Problem{Severity: severity, Source: s.store.Name(), Text: now.Error + text, Since: now.Since})
+		}
 	}
-	return home.Records().Commit(ctx, record.Write{Key: used.Key, Version: used.Version})
+	add(feed.Error, s.home.Outage(), "")
+	if s.shared == nil {
+		return out
+	}
+	if now := s.shared.Standing(); now.Error == "" {
+		add(feed.Error, s.shared.Refused(), unwritten)
+	} else if !s.sources.isActive(s.store.Name()) {
+		add(feed.Error, now, unwritten)
+	}
+	add(feed.Warning, s.shared.CopyTrouble(), staleCopy)
+	return out
+}
+
+// sharedMetrics reports the state of the store in Consul.
+func sharedMetrics(store *consul.Store) func(emitFunc) {
+	return func(emit emitFunc) {
+		reachable := store.Standing().Error == ""
+		emit("ashore_store_in_touch", "1 while the shared store can be read.", truth(reachable))
+		emit("ashore_store_writable", "1 while the shared store can be read and Consul accepts writes to it.",
+			truth(reachable && store.Refused().Error == ""))
+		for log, revision := range store.Revisions() {
+			emit("ashore_store_sequence",
+				"The number of the newest entry that this replica has of a log of the shared store.",
+				float64(revision), "log", log)
+		}
+	}
 }

@@ -8,59 +8,50 @@ import (
 	"strings"
 	"testing"
 
+	mesh "istio.io/api/mesh/v1alpha1"
+
 	"github.com/ashore-mesh/ashore/filestore/bolt"
-	"github.com/ashore-mesh/ashore/filestore/consul"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 	"github.com/ashore-mesh/ashore/internal/testlog"
+	"github.com/ashore-mesh/ashore/push"
 )
 
-// The first replica copies the store in its state folder to an empty store in Consul. The second
-// one does not. Later an empty store is an error, until store.kind was bolt again.
-func TestSeedShared(t *testing.T) {
+// init copies the store in the state folder to an empty store in Consul, and not to another one.
+func TestSeed(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)
 	key := record.Key{Table: "t", Name: "x"}
-	home := func(name string) *bolt.Store {
-		s := openHome(t)
-		if err := s.Records().Commit(t.Context(), record.Write{Key: key, Value: []byte(name)}); err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	open := func(prefix string) *consul.Store {
-		s, err := consul.Open(t.Context(), consul.Config{Replica: "a", Kept: openHome(t), Log: testlog.New(t),
-			Options: consul.Options{Address: "http://" + agent.Address, Prefix: prefix}})
-		if err != nil {
+	open := func(name, prefix string, create bool) (*Server, bool, error) {
+		cfg := settings.Default()
+		cfg.MeshConfig = &push.Mesh{Config: &mesh.MeshConfig{TrustDomain: "cluster.local"}}
+		cfg.Store.Kind, cfg.Store.Address, cfg.Store.Prefix = settings.StoreConsul, "http://"+agent.Address, prefix
+		s := newServer(cfg, testlog.New(t))
+		s.home = openHome(t)
+		if err := s.home.Records().Commit(t.Context(), record.Write{Key: key, Value: []byte(name)}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := s.Close(); err != nil {
+			if err := s.close(); err != nil {
 				t.Error(err)
 			}
 		})
-		return s
+		created, err := s.openStore(t.Context(), cfg, create)
+		return s, created, err
 	}
-	first, second, shared := home("first"), home("second"), open("one")
-	for _, s := range []*bolt.Store{first, second, first} {
-		if err := seedShared(t.Context(), s, shared, testlog.New(t)); err != nil {
-			t.Fatal(err)
+	if _, _, err := open("nobody", "one", false); err == nil || !strings.Contains(err.Error(), "ashored init") {
+		t.Errorf("an empty store: got %v, want an error that names ashored init", err)
+	}
+	for _, name := range []string{"first", "second"} {
+		s, created, err := open(name, "one", true)
+		if err != nil || created != (name == "first") {
+			t.Fatalf("%s: created is %v, %v", name, created, err)
 		}
-	}
-	if r, err := shared.Records().Get(t.Context(), key); err != nil || string(r.Value) != "first" {
-		t.Errorf("record %q, %v; want that of the first", r.Value, err)
-	}
-	err := seedShared(t.Context(), first, open("two"), testlog.New(t))
-	if err == nil || !strings.Contains(err.Error(), "store.prefix") {
-		t.Errorf("an empty store: got %v, want an error that names store.prefix", err)
-	}
-	if err := forgetShared(t.Context(), first); err != nil {
-		t.Fatal(err)
-	}
-	if err := seedShared(t.Context(), first, open("three"), testlog.New(t)); err != nil {
-		t.Errorf("after store.kind was bolt again: %v", err)
+		if r, err := s.store.Records().Get(t.Context(), key); err != nil || string(r.Value) != "first" {
+			t.Errorf("record %q, %v; want that of the first", r.Value, err)
+		}
 	}
 }
 
@@ -95,14 +86,14 @@ func TestExposed(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := []string{}
-		for _, p := range storeExposed(consul.Options{Address: tc.address, TokenFile: file}) {
+		for _, p := range exposure("store", "store", tc.address, file) {
 			got = append(got, p.Field)
 		}
 		if fmt.Sprint(got) != tc.want {
 			t.Errorf("%s, %04o: got %v, want %s", tc.address, tc.mode, got, tc.want)
 		}
 	}
-	if got := storeExposed(consul.Options{Address: "http://127.0.0.1:8500"}); len(got) != 0 {
+	if got := exposure("store", "store", "http://127.0.0.1:8500", ""); len(got) != 0 {
 		t.Errorf("without a token: %v", got)
 	}
 }
@@ -114,15 +105,16 @@ func TestSourceExposed(t *testing.T) {
 	if err := errors.Join(os.WriteFile(file, []byte("x"), 0o644), os.Chmod(file, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	source := func(i int, address, token string) settings.Source {
+	source := func(name string, i int, address, token string) settings.Source {
 		o := &settings.ConsulSource{}
 		o.Address, o.TokenFile = address, token
-		return settings.Source{Name: "dc", Kind: "consul", At: fmt.Sprintf("sources[%d]", i), Options: o}
+		return settings.Source{Name: name, Kind: "consul", At: fmt.Sprintf("sources[%d]", i), Options: o}
 	}
-	m := &sourceMaker{settings: map[string]settings.Source{
-		"consul:a": source(0, "", ""), "consul:b": source(1, "http://10.0.0.1:8500", file), "consul:c": source(2, "https://10.0.0.1:8501", file),
-		"consul:d": source(3, "http://10.0.0.1:8500", ""), "file:/x": {Options: &settings.FilesSource{}},
-	}}
+	m := newSourceMaker(nil, nil, testlog.New(t))
+	m.active.Store(&[]settings.Source{
+		source("a", 0, "", ""), source("b", 1, "http://10.0.0.1:8500", file), source("c", 2, "https://10.0.0.1:8501", file),
+		source("d", 3, "http://10.0.0.1:8500", ""), {Options: &settings.FilesSource{}},
+	})
 	var got []string
 	for _, p := range m.exposed() {
 		if p.Severity != feed.Warning {

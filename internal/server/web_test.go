@@ -2,7 +2,6 @@ package server
 
 import (
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -22,8 +21,8 @@ func sample() admin.Status {
 	return admin.Status{
 		Config: admin.ConfigStatus{Objects: map[string]int{"VirtualService": 2, "Gateway": 1}, Services: 5,
 			Endpoints: 9, Errors: 1, Warnings: 3, Conflicts: 2, Contexts: 7},
-		Sources: []feed.SourceStatus{{Name: "file:/x", Synced: true, Items: 3},
-			{Name: "mcp:x", Setting: "peer", Synced: true, Problems: 4, Retained: 2, Error: "away", ErrorSince: time.Now().Add(-time.Hour)}},
+		Sources: []feed.SourceStatus{{Name: "files", Synced: true, Items: 3},
+			{Name: "mcp:peer", Synced: true, Problems: 4, Retained: 2, Error: "away", ErrorSince: time.Now().Add(-time.Hour)}},
 	}
 }
 
@@ -47,14 +46,14 @@ func TestMetrics(t *testing.T) {
 		`ashore_config_problems{severity="warning"} 3`,
 		"ashore_contexts_total 7",
 		"ashore_endpoints 9",
-		`ashore_source_synced{source="file:/x"} 1`,
-		`ashore_source_items{source="file:/x"} 3`,
+		`ashore_source_synced{source="files"} 1`,
+		`ashore_source_items{source="files"} 3`,
 		"ashore_config_conflicts 2",
-		`ashore_source_up{source="file:/x"} 1`,
-		`ashore_source_age_seconds{source="file:/x"} 0`,
-		`ashore_source_up{source="peer"} 0`,
-		`ashore_source_problems{source="peer"} 4`,
-		`ashore_source_retained_items{source="peer"} 2`,
+		`ashore_source_up{source="files"} 1`,
+		`ashore_source_age_seconds{source="files"} 0`,
+		`ashore_source_up{source="mcp:peer"} 0`,
+		`ashore_source_problems{source="mcp:peer"} 4`,
+		`ashore_source_retained_items{source="mcp:peer"} 2`,
 		"pilot_services 5",
 		"pilot_virt_services 2",
 		`istio_build{component="pilot",tag="` + build.Read().Version + `"} 1`,
@@ -64,7 +63,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("no line %s in\n%s", want, rec.Body)
 		}
 	}
-	if !strings.Contains(rec.Body.String(), "\nashore_source_age_seconds{source=\"peer\"} 36") {
+	if !strings.Contains(rec.Body.String(), "\nashore_source_age_seconds{source=\"mcp:peer\"} 36") {
 		t.Error("the source that is down for an hour has another age")
 	}
 	if !strings.Contains(rec.Body.String(), "go_goroutines ") {
@@ -101,19 +100,18 @@ func TestWeb(t *testing.T) {
 
 func TestListen(t *testing.T) {
 	t.Parallel()
-	l, err := listen("127.0.0.1:0", "xds.plaintextAddress", "xds-address")
+	l, err := listen("127.0.0.1:0", "xds.plaintextAddress")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
 	for address, want := range map[string]string{
-		l.Addr().String(): "port " + port + " of 127.0.0.1 is in use by another process",
-		"192.0.2.1:1":     "192.0.2.1:1 is not an address of this machine",
+		l.Addr().String(): "address already in use: stop the process that uses it",
+		"192.0.2.1:1":     "192.0.2.1:1: bind: cannot assign requested address",
 	} {
-		_, err := listen(address, "xds.plaintextAddress", "xds-address")
+		_, err := listen(address, "xds.plaintextAddress")
 		if err == nil || !strings.Contains(err.Error(), want) ||
-			!strings.Contains(err.Error(), "setting xds.plaintextAddress, or --xds-address") {
+			!strings.Contains(err.Error(), "(setting xds.plaintextAddress)") {
 			t.Errorf("%s: error %v, want %q and the setting", address, err, want)
 		}
 	}

@@ -1,35 +1,18 @@
 package server
 
-import (
-	"time"
+import "github.com/ashore-mesh/ashore/webhook"
 
-	"github.com/ashore-mesh/ashore/internal/settings"
-	"github.com/ashore-mesh/ashore/webhook"
-)
-
-// The limits of validation over HTTPS.
-const (
-	// webhookTimeout limits how long a body may take, and how long it then waits for its turn.
-	webhookTimeout = 10 * time.Second
-	// webhookRate limits the requests of one address in a second.
-	webhookRate        = 500
-	webhookRequests    = 256 // at once
-	webhookConnections = 512 // at once
-)
+// webhookConnections is how many connections for validation there may be at once.
+const webhookConnections = 512
 
 // serveWebhook validates configuration over HTTPS if webhook.address is set.
-func (s *Server) serveWebhook(cfg settings.Config, id *identity) error {
-	if cfg.Webhook.Address == "" {
+func (s *Server) serveWebhook(id *identity) error {
+	l := s.listeners.webhook
+	if l == nil {
 		return nil
 	}
-	l, err := listen(cfg.Webhook.Address, "webhook.address", "webhook-address")
-	if err != nil {
-		return err
-	}
-	s.closeLater(l)
 	log := s.log.Named("webhook")
 	w, err := webhook.New(webhook.Config{Listener: l, Certificate: id.manager.ServerCertificate,
-		Timeout: webhookTimeout, Rate: webhookRate, Requests: webhookRequests,
 		Connections: min(webhookConnections, openFiles()/4), Log: log, Registerer: s.registry})
 	if err != nil {
 		return err

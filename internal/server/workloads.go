@@ -12,7 +12,7 @@ import (
 // newRuntime returns the registered workloads of this ashored, or of all replicas that share a store.
 func (s *Server) newRuntime(ctx context.Context, cfg settings.Config, reach reach) (*shared.Runtime, error) {
 	c := shared.Config{Records: s.store.Records(), SingleReplica: !cfg.Store.Shared(), Replica: settings.MachineName(),
-		Grace: cfg.Workloads.Grace, RestartGrace: cfg.Workloads.RestartGrace, Log: s.log.Named("workloads")}
+		RestartGrace: cfg.Workloads.RestartGrace, Log: s.log.Named("workloads")}
 	if cfg.Secure() && !c.SingleReplica {
 		c.Replica += " (" + reach.own + ")"
 		c.Advertise, c.Address = reach.addresses, reach.own

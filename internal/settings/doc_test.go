@@ -33,11 +33,8 @@ func TestSettingsDoc(t *testing.T) {
 			got[name] = strings.TrimSpace(cells[1])
 		}
 	}
-	for kind, options := range sourceKinds() {
-		if kind != "files" && kind != "store" {
-			kindDoc(t, kind, reflect.ValueOf(options().into()).Elem())
-		}
-	}
+	kindDoc(t, "mcp", reflect.ValueOf(MCPSource{}))
+	kindDoc(t, "consul", reflect.ValueOf(ConsulSource{}.Options))
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		have, ok := got[name]
 		switch {

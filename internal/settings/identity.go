@@ -56,24 +56,20 @@ type JWT struct {
 }
 
 type Workloads struct {
-	// Grace is how long a workload stays registered after its proxy has gone. Default 10s.
-	Grace time.Duration `yaml:"grace"`
-	// RestartGrace is how long it does after ashored was started, until its proxy is back. Default
-	// 5m.
+	// RestartGrace is how long workloads stay registered after a start of ashored, until their proxies
+	// are back. Default 5m.
 	RestartGrace time.Duration `yaml:"restartGrace"`
 }
 
 type Fetch struct {
 	// Allow are ranges of addresses that keys are fetched from although they are loopback,
-	// link-local or a metadata service. Default: none.
+	// link-local or a metadata service, and from which they are fetched without TLS too. Default: none.
 	Allow []string `yaml:"allow"`
-	// HTTP lets keys be fetched without TLS. Default false.
-	HTTP bool `yaml:"http"`
 }
 
 // config returns the configuration of a fetcher. Errors: an invalid range.
 func (f Fetch) config() (jwks.Config, error) {
-	c := jwks.Config{AllowHTTP: f.HTTP}
+	var c jwks.Config
 	for _, text := range f.Allow {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
@@ -89,10 +85,10 @@ func (s *Config) Secure() bool { return s.XDS.Address != "" }
 
 // checkIdentity checks the settings about certificates, tokens and roles. It reports each error to
 // wrong.
-func (s *Config) checkIdentity(wrong func(setting, format string, args ...any)) {
+func (s *Config) checkIdentity(wrong report) {
 	s.checkAuthority(wrong)
 	for i, j := range s.Attestors.JWT {
-		err := s.checkJWT(j)
+		err := checkJWT(j)
 		if j.Issuer != "" && slices.ContainsFunc(s.Attestors.JWT[:i],
 			func(b JWT) bool { return b.Issuer == j.Issuer }) {
 			err = errors.New("it is there twice: put its audiences into one")
@@ -104,30 +100,19 @@ func (s *Config) checkIdentity(wrong func(setting, format string, args ...any)) 
 	if !s.Secure() && len(s.Attestors.JWT) > 0 {
 		wrong("attestors.jwt", "there is nobody to prove it to: set xds.address, or remove this")
 	}
-	if s.Workloads.Grace <= 0 || s.Workloads.RestartGrace <= 0 {
-		wrong("workloads", "grace %s and restartGrace %s: want more than 0", s.Workloads.Grace,
-			s.Workloads.RestartGrace)
+	if s.Workloads.RestartGrace <= 0 {
+		wrong("workloads.restartGrace", "%s: want more than 0", s.Workloads.RestartGrace)
 	}
 	var err error
 	if s.Access, err = s.Admin.Roles.Resolve(); err != nil {
-		for _, e := range errs(err) {
-			wrong("admin.roles", "%v: add it to the machine, or correct the name", e)
-		}
+		wrong("admin.roles", "%v: add it to the machine, or correct the name", err)
 	}
 	if s.FetchConfig, err = s.Fetch.config(); err != nil {
 		wrong("fetch.allow", "%v", err)
 	}
 }
 
-// errs returns the errors that err joins.
-func errs(err error) []error {
-	if j, ok := err.(interface{ Unwrap() []error }); ok {
-		return j.Unwrap()
-	}
-	return []error{err}
-}
-
-func (s *Config) checkAuthority(wrong func(setting, format string, args ...any)) {
+func (s *Config) checkAuthority(wrong report) {
 	if s.CA.Validity < time.Minute {
 		wrong("ca.validity", "%s: want 1m or more, such as 24h", s.CA.Validity)
 	}
@@ -155,16 +140,15 @@ func CheckAdvertised(text string) error {
 	return nil
 }
 
-func (s *Config) checkJWT(j JWT) error {
+func checkJWT(j JWT) error {
 	if j.Issuer == "" {
 		return errors.New("issuer is not set: give what its tokens say as \"iss\"")
 	}
 	if j.JWKS == "" && !strings.HasPrefix(j.Issuer, "https://") {
 		return errors.New("jwks is not set: name a file or an https:// address with the keys of the issuer")
 	}
-	if scheme, _, isURL := strings.Cut(j.JWKS, "://"); isURL && scheme != "https" &&
-		(scheme != "http" || !s.Fetch.HTTP) {
-		return fmt.Errorf("jwks %q is neither a file nor an https:// address (http:// where fetch.http is set)", j.JWKS)
+	if scheme, _, isURL := strings.Cut(j.JWKS, "://"); isURL && scheme != "https" {
+		return fmt.Errorf("jwks %q is neither a file nor an https:// address", j.JWKS)
 	}
 	if (len(j.Namespace) == 0) != (len(j.ServiceAccount) == 0) {
 		return errors.New("namespace and serviceAccount go together: name the claims of both, or of none")

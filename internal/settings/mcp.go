@@ -21,7 +21,7 @@ const (
 )
 
 // readers returns who may read. It reports invalid readers to wrong.
-func (s *Config) readers(wrong func(setting, format string, args ...any)) mcp.Readers {
+func (s *Config) readers(wrong report) mcp.Readers {
 	out := mcp.Readers{}
 	for _, r := range s.MCP.Readers {
 		switch r {
@@ -43,7 +43,7 @@ func (s *Config) readers(wrong func(setting, format string, args ...any)) mcp.Re
 }
 
 // checkMCP checks the settings about other control planes that read.
-func (s *Config) checkMCP(wrong func(setting, format string, args ...any)) {
+func (s *Config) checkMCP(wrong report) {
 	r := s.readers(wrong)
 	switch {
 	case r.Anybody && s.XDS.PlaintextAddress == "":

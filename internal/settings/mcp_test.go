@@ -29,7 +29,7 @@ func TestMCPSettings(t *testing.T) {
 			t.Parallel()
 			s := Default()
 			c.change(&s)
-			err := s.Check("test.yaml")
+			err := s.check()
 			switch {
 			case c.want == "" && err != nil:
 				t.Error(err)
@@ -45,7 +45,7 @@ func TestMCPReaders(t *testing.T) {
 	t.Parallel()
 	s := Default()
 	s.MCP.Readers = []string{"rootNamespace", "spiffe://td/ns/ops/sa/peer"}
-	if err := s.Check("test.yaml"); err != nil {
+	if err := s.check(); err != nil {
 		t.Fatal(err)
 	}
 	r := s.MCPReaders()

@@ -6,14 +6,16 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/config"
@@ -26,11 +28,10 @@ import (
 )
 
 const (
-	DefaultFile    = "/etc/ashore/ashored.yaml"
-	defaultFiles   = "/etc/ashore/config"
-	DefaultMetrics = "127.0.0.1:15014"
-	DevXDS         = "127.0.0.1:15010"
-	DevState       = ".ashore"
+	DefaultFile  = "/etc/ashore/ashored.yaml"
+	defaultFiles = "/etc/ashore/config"
+	devXDS       = "127.0.0.1:15010"
+	devState     = ".ashore"
 )
 
 // Config is the settings file. docs/settings.md describes each setting for operators.
@@ -43,8 +44,6 @@ type Config struct {
 	// Sources are where configuration and services come from, the deciding one first. Default: the
 	// files of /etc/ashore/config, then the store.
 	Sources yaml.Node `yaml:"sources"`
-	// Merge configures services that several sources have.
-	Merge Merge `yaml:"merge"`
 	// Domain completes short host names: "web" in namespace shop is web.shop.svc.<Domain>. Default
 	// cluster.local.
 	Domain  string  `yaml:"domain"`
@@ -58,6 +57,8 @@ type Config struct {
 	Workloads Workloads `yaml:"workloads"`
 	// Webhook is validation over HTTPS.
 	Webhook Webhook `yaml:"webhook"`
+	// Merge configures services that several sources have.
+	Merge Merge `yaml:"merge"`
 	// MCP selects the other control planes that may read the configuration.
 	MCP MCP `yaml:"mcp"`
 	// Fetch limits from where keys of issuers are fetched.
@@ -71,12 +72,22 @@ type Config struct {
 	Access      admin.Access   // made of Admin.Roles
 	FetchConfig jwks.Config    // made of Fetch
 
-	// Development is set by --dev, and Flags are the flags that settings come from.
-	Development bool
-	Flags       map[string]string
+	Development bool // set by --dev
 
-	places *strictyaml.Places // of the settings in the file
+	places *strictyaml.Places // where settings were read
 }
+
+// Merge configures services that several sources have.
+type Merge struct {
+	// Endpoints is unite (those of all sources) or shadow (those of the first source that has any).
+	// Default unite.
+	Endpoints string `yaml:"endpoints"`
+}
+
+const unite, shadow = "unite", "shadow"
+
+// Shadows reports whether only the endpoints of the first source that has any are used.
+func (m Merge) Shadows() bool { return m.Endpoints == shadow }
 
 type XDS struct {
 	// Address serves xDS and the certificate authority with TLS. Default :15012; empty, as in
@@ -120,70 +131,111 @@ func Default() Config {
 		State:      "/var/lib/ashore",
 		Store:      defaultStore(),
 		SourceList: DefaultSources(defaultFiles),
-		Merge:      Merge{Endpoints: "unite"},
 		Domain:     "cluster.local",
+		Merge:      Merge{Endpoints: unite},
 		XDS:        XDS{Address: ":15012", WorkloadConnections: 16},
-		Metrics:    Metrics{Address: DefaultMetrics},
+		Metrics:    Metrics{Address: "127.0.0.1:15014"},
 		Admin:      Admin{Socket: "/run/ashore/admin.sock"},
 		Log:        Log{Level: "info", Format: "text"},
 		CA:         CA{Validity: 24 * time.Hour, Grace: ca.DefaultGrace},
-		Workloads:  Workloads{Grace: 10 * time.Second, RestartGrace: 5 * time.Minute},
+		Workloads:  Workloads{RestartGrace: 5 * time.Minute},
 	}
 }
 
-// Dev returns the settings of development without flags or file.
-func Dev() Config {
-	s := Default()
-	s.Development = true
-	s.SourceList = nil
-	s.State, s.Admin.Socket, s.XDS.Address, s.XDS.PlaintextAddress = DevState, "", "", DevXDS
-	return s
+// Flags are the flags of the command line.
+type Flags struct {
+	// File is the settings file. Default: DefaultFile; none in development.
+	File string
+	// Set overrides settings of the file: SETTING=VALUE, with a value in YAML.
+	Set []string
+	// Dev selects the defaults of development.
+	Dev bool
+	// Files is the folder of configuration in development. It replaces the setting sources.
+	Files string
 }
 
-// Read lays the file path over s. Check validates the result.
-func Read(path string, s Config) (Config, error) {
-	data, err := strictyaml.ReadFile(path)
+// Read returns the settings. The error joins one for each setting that is wrong.
+func Read(f Flags) (Config, error) {
+	s := Default()
+	s.Development = f.Dev
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return s, fmt.Errorf("there is no settings file %s: write one, name another with --config, or start with --dev",
-			path)
-	case err != nil:
+	case f.Dev:
+		s.SourceList = nil
+		s.State, s.Admin.Socket, s.XDS.Address, s.XDS.PlaintextAddress = devState, "", "", devXDS
+	case f.Files != "":
+		return s, errors.New("--files is for --dev: otherwise write \"sources\" in the settings file")
+	default:
+		f.File = cmp.Or(f.File, DefaultFile)
+	}
+	if err := s.read(f); err != nil {
 		return s, err
 	}
-	s.places, err = strictyaml.Decode(path, data, &s)
-	return s, errors.Join(err, s.readSources())
+	if f.Files != "" {
+		s.SourceList = DefaultSources(f.Files)
+	}
+	if len(s.SourceList) == 0 {
+		return s, errors.New("--dev needs --files DIR, the folder of configuration to serve")
+	}
+	s.Admin.Socket = cmp.Or(s.Admin.Socket, filepath.Join(s.State, "admin.sock"))
+	return s, s.check()
 }
 
-// place returns where a setting is from: a flag, a line of the file, or file.
-func (s *Config) place(setting, file string) string {
-	return cmp.Or(s.Flags[setting], s.places.Of(setting), file)
+// read lays the file and the overrides over the defaults.
+func (s *Config) read(f Flags) error {
+	s.places = &strictyaml.Places{}
+	if f.File != "" {
+		data, err := strictyaml.ReadFile(f.File)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("there is no settings file %s: write one, name another with --config, or start with --dev",
+				f.File)
+		case err != nil:
+			return err
+		}
+		if s.places, err = strictyaml.Decode(f.File, data, s); err != nil {
+			return err
+		}
+	}
+	for _, text := range f.Set {
+		setting, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return fmt.Errorf("--set %s: want SETTING=VALUE, such as log.level=debug", text)
+		}
+		if err := s.places.Set("--set", setting, value, s); err != nil {
+			return err
+		}
+	}
+	return s.readSources()
 }
 
-// Check makes the mesh's Config, and returns all errors; file is where the settings are from.
-func (s *Config) Check(file string) error {
-	return errors.Join(s.checkMesh(file), s.checkOwn(file))
-}
+// report reports a wrong setting.
+type report func(setting, format string, args ...any)
 
-// checkOwn checks Ashore's own settings.
-func (s *Config) checkOwn(file string) error {
+// check makes the mesh's Config, and returns all errors.
+func (s *Config) check() error {
 	var errs []error
 	wrong := func(setting, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s: %s: %s", s.place(setting, file), setting, fmt.Sprintf(format, args...)))
+		err := fmt.Errorf("%s: %s", setting, fmt.Sprintf(format, args...))
+		if place := s.places.Of(setting); place != "" {
+			err = fmt.Errorf("%s: %w", place, err)
+		}
+		errs = append(errs, err)
 	}
+	meshErr := s.checkMesh()
 	s.checkServed(wrong)
 	s.checkIdentity(wrong)
 	if s.Webhook.Address != "" && !s.Secure() {
 		wrong("webhook.address", "there is no certificate authority: set xds.address, or remove this")
 	}
 	s.checkMCP(wrong)
-	for _, path := range []struct{ setting, value string }{{"state", s.State}, {"admin.socket", s.Admin.Socket}} {
-		if path.value == "" {
-			wrong(path.setting, "empty: name a path")
-		}
+	if s.State == "" {
+		wrong("state", "empty: name a path")
 	}
 	s.checkStore(wrong)
 	s.checkSources(wrong)
-	s.checkMerge(wrong)
+	if m := s.Merge.Endpoints; m != unite && m != shadow {
+		wrong("merge.endpoints", "%q: want %s or %s", m, unite, shadow)
+	}
 	if !dnsname.Valid(s.Domain) {
 		wrong("domain", "%q is not the suffix of host names: want lower-case letters, digits, '-' and dots, as cluster.local",
 			s.Domain)
@@ -194,60 +246,35 @@ func (s *Config) checkOwn(file string) error {
 	if s.Log.Format != "text" && s.Log.Format != "json" {
 		wrong("log.format", "%q is not a format: want text or json", s.Log.Format)
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, meshErr)...)
 }
 
 // checkServed checks the addresses of listeners and the limit of connections.
-func (s *Config) checkServed(wrong func(setting, format string, args ...any)) {
+func (s *Config) checkServed(wrong report) {
 	if s.XDS.WorkloadConnections < 1 {
 		wrong("xds.workloadConnections", "%d: want 1 or more, such as 16", s.XDS.WorkloadConnections)
 	}
 	if s.XDS.Address == "" && s.XDS.PlaintextAddress == "" {
 		wrong("xds.address", "empty, and xds.plaintextAddress is not set: there is no address to serve proxies at")
 	}
-	addresses := []struct{ setting, value string }{{"xds.address", s.XDS.Address},
-		{"xds.plaintextAddress", s.XDS.PlaintextAddress}, {"metrics.address", s.Metrics.Address}, {"webhook.address",
-			s.Webhook.Address}}
-	for i, a := range addresses {
+	for _, a := range []struct{ setting, value string }{{"xds.address", s.XDS.Address},
+		{"xds.plaintextAddress", s.XDS.PlaintextAddress}, {"metrics.address", s.Metrics.Address},
+		{"webhook.address", s.Webhook.Address}} {
 		// An empty address of metrics would be any port of every interface.
-		if err := checkAddress(a.value); err != nil && (a.value != "" || a.setting == "metrics.address") {
-			wrong(a.setting, "%v", err)
-		}
-		for _, b := range addresses[:i] {
-			if a.value != "" && a.value == b.value {
-				wrong(a.setting, "%s is %s too: give each an address of its own", a.value, b.setting)
-			}
+		if a.value != "" || a.setting == "metrics.address" {
+			checkAddress(a.setting, a.value, wrong)
 		}
 	}
 }
 
-// inside reports whether path is dir or below it. Empty paths are reported elsewhere. A hidden
-// folder does not count: configuration is not read from it.
-func inside(path, dir string) bool {
-	if path == "" || dir == "" {
-		return false
-	}
-	rel, err := filepath.Rel(absolute(dir), absolute(path))
-	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../") && (rel == "." || !strings.HasPrefix(rel, "."))
-}
-
-// absolute returns an absolute path, or path itself if the working folder was deleted.
-func absolute(path string) string {
-	if abs, err := filepath.Abs(path); err == nil {
-		return abs
-	}
-	return path
-}
-
-// checkMesh reads mesh and meshNetworks.
-func (s *Config) checkMesh(file string) error {
+// checkMesh reads mesh.
+func (s *Config) checkMesh() error {
 	section := &s.Mesh
 	if section.IsZero() {
 		section = nil
 	}
-	mesh, problems := config.ParseMesh(file, section)
+	mesh, problems := config.ParseMesh(s.places.File(), section)
 	s.MeshConfig = &push.Mesh{Config: mesh, Domain: s.Domain}
-	s.Warnings = nil
 	var errs []error
 	for _, p := range problems {
 		if p.IsError() {
@@ -259,19 +286,34 @@ func (s *Config) checkMesh(file string) error {
 	return errors.Join(errs...)
 }
 
-// checkAddress wants host:port with a literal IP address or nothing before the colon.
-func checkAddress(s string) error {
-	host, port, err := net.SplitHostPort(s)
+// checkAddress wants IP:PORT, or :PORT for all addresses.
+func checkAddress(setting, address string, wrong report) {
+	host, _, err := net.SplitHostPort(address)
+	if err == nil && host == "" {
+		_, err = netip.ParseAddrPort("0.0.0.0" + address)
+	} else {
+		_, err = netip.ParseAddrPort(address)
+	}
 	if err != nil {
-		return fmt.Errorf("%q is not an address: want HOST:PORT such as %s", s, DevXDS)
+		wrong(setting, "%q is not an address: want IP:PORT such as %s, or :PORT", address, devXDS)
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 && host == "" {
-		return fmt.Errorf("%q is not a port of %q: want a number up to 65535", port, s)
+}
+
+// Differences returns the sections of settings, other than sources, in which two settings differ.
+func (s *Config) Differences(other Config) []string {
+	var out []string
+	a, b := reflect.ValueOf(*s), reflect.ValueOf(other)
+	for i := range a.NumField() {
+		name := a.Type().Field(i).Tag.Get("yaml")
+		same := name == "" || name == "sources" || reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface())
+		if name == "mesh" {
+			same = proto.Equal(s.MeshConfig.Config, other.MeshConfig.Config)
+		}
+		if !same {
+			out = append(out, name)
+		}
 	}
-	if host != "" && net.ParseIP(host) == nil {
-		return fmt.Errorf("%q of %q is not an IP address", host, s)
-	}
-	return nil
+	return out
 }
 
 // Localhost is the name of no particular machine.

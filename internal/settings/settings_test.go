@@ -9,14 +9,8 @@ import (
 	"time"
 )
 
-// readAndCheck is what a settings file means.
-func readAndCheck(path string) (Config, error) {
-	s, err := Read(path, Default())
-	if err == nil {
-		err = s.Check(path)
-	}
-	return s, err
-}
+// readFile is what a settings file means.
+func readFile(path string) (Config, error) { return Read(Flags{File: path}) }
 
 // write makes a file of the test and returns its path.
 func write(t *testing.T, name, text string) string {
@@ -38,13 +32,13 @@ log: {level: debug, format: json}
 mesh:
   accessLogFile: /dev/stdout
 `)
-	s, err := readAndCheck(path)
+	s, err := readFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if s.State != "/srv/ashore" || !slices.Equal(foldersOf(s), []string{"/etc/ashore/config"}) ||
 		s.XDS.PlaintextAddress != "127.0.0.1:7000" ||
-		s.Log.Format != "json" || s.Metrics.Address != DefaultMetrics {
+		s.Log.Format != "json" || s.Metrics.Address != "127.0.0.1:15014" {
 		t.Errorf("settings %+v", s)
 	}
 	if s.XDS.Address != ":15012" || s.CA.Grace != 168*time.Hour || s.Access.Others() {
@@ -66,6 +60,7 @@ func TestWrongSettings(t *testing.T) {
 		{"secure address", "xds: {address: localhost}\n", `xds.address: "localhost" is not an address`},
 		{"advertised", "xds: {advertise: [\"mesh.example:1\", \"0.0.0.0:1\"]}\n", `xds.advertise: "0.0.0.0" of "0.0.0.0:1" is no name or address`},
 		{"advertised without port", "xds: {advertise: [mesh]}\n", `xds.advertise: "mesh" is not an address`},
+		{"webhook alone", "xds: {address: \"\", plaintextAddress: \"127.0.0.1:7000\"}\nwebhook: {address: \":15017\"}\n", "webhook.address: there is no certificate authority"},
 		{"no connections", "xds: {workloadConnections: 0}\n", "ashored.yaml:1: xds.workloadConnections: 0: want 1 or more"},
 		{"validity", "ca: {validity: 1s}\n", "ca.validity: 1s: want 1m or more"},
 		{"grace", "ca: {grace: -1h}\n", "ca.grace: want a duration"},
@@ -77,12 +72,12 @@ func TestWrongSettings(t *testing.T) {
 		{"keys in the open", "attestors: {jwt: [{issuer: x, jwks: 'http://x/keys'}]}\n", `"http://x/keys" is neither a file nor an https:// address`},
 		{"half a mapping", "attestors: {jwt: [{issuer: x, jwks: /x, namespace: [a]}]}\n", "namespace and serviceAccount go together"},
 		{"issuer for nobody", "xds: {address: \"\", plaintextAddress: \"127.0.0.1:1\"}\nattestors: {jwt: [{issuer: x, jwks: /x}]}\n", "attestors.jwt: there is nobody to prove it to"},
-		{"lease", "workloads: {grace: 0s}\n", "workloads: grace 0s and restartGrace 5m0s: want more than 0"},
+		{"lease", "workloads: {restartGrace: 0s}\n", "workloads.restartGrace: 0s: want more than 0"},
 		{"no such user", "admin: {roles: {viewer: {users: [no-such-user-here]}}}\n", `ashored.yaml:1: admin.roles: viewer: this machine has no user "no-such-user-here"`},
 		{"range", "fetch: {allow: [localhost]}\n", `fetch.allow: "localhost" is not a range of addresses`},
-		{"address without port", "xds: {plaintextAddress: localhost}\n", `xds.plaintextAddress: "localhost" is not an address: want HOST:PORT`},
-		{"host name", address + "metrics: {address: \"localhost:1\"}\n", `ashored.yaml:2: metrics.address: "localhost" of "localhost:1" is not an IP address`},
-		{"port", address + "metrics: {address: \":70000\"}\n", `"70000" is not a port`},
+		{"address without port", "xds: {plaintextAddress: localhost}\n", `xds.plaintextAddress: "localhost" is not an address: want IP:PORT`},
+		{"host name", address + "metrics: {address: \"localhost:1\"}\n", `ashored.yaml:2: metrics.address: "localhost:1" is not an address: want IP:PORT`},
+		{"port", address + "metrics: {address: \":70000\"}\n", `":70000" is not an address`},
 		{"level", address + "log: {level: loud}\n", `ashored.yaml:2: log.level: "loud" is not a level`},
 		{"format", address + "log:\n  level: info\n  format: xml\n", `ashored.yaml:4: log.format: "xml" is not a format`},
 		{"domain with a space", address + "domain: 'a b'\n", `ashored.yaml:2: domain: "a b" is not the suffix of host names`},
@@ -90,16 +85,15 @@ func TestWrongSettings(t *testing.T) {
 		{"no setting", address + "foo: 1\n", "ashored.yaml:2: foo: unknown setting; known here: admin, attestors, ca, domain, "},
 		{"no metrics address", address + "metrics: {address: \"\"}\n", `metrics.address: "" is not an address`},
 		{"a source without folder", address + "sources: [{kind: files}]\n", "ashored.yaml:2: sources[0].folder: empty: name a path"},
-		{"a source of no kind", address + "sources:\n- name: x\n", `ashored.yaml:3: sources[0].kind: "" is no kind of source: want one of `},
+		{"a source of no kind", address + "sources:\n- name: x\n", `ashored.yaml:3: sources[0].kind: "" is no kind of source: want consul, files, mcp or store`},
 		{"an unknown option", address + "sources:\n- kind: files\n  foldr: /x\n", `ashored.yaml:4: sources[0].foldr: unknown setting; did you mean "folder"?`},
 		{"an option of the wrong type", address + "sources:\n- kind: files\n  folder: /x\n  required: 7\n", "ashored.yaml:5: sources[0].required: want true or false"},
 		{"two sources of one name", address + "sources:\n- {kind: files, folder: /x}\n- {kind: files, folder: /y}\n", `ashored.yaml:4: sources[1].name: "files" is there twice`},
 		{"one export twice", address + "sources:\n- {kind: consul, export: {owner: a}}\n- {name: y, kind: consul, export: {owner: a}}\n", `ashored.yaml:4: sources[1].export.owner: "a" is that of another source with this address`},
-		{"one folder twice", address + "sources:\n- {kind: files, folder: /x}\n- {name: y, kind: files, folder: /x/}\n", "ashored.yaml:4: sources[1].folder: /x/ is there twice"},
-		{"two stores", address + "sources:\n- {kind: store}\n- name: b\n  kind: store\n", "ashored.yaml:5: sources[1].kind: there is one store only: sources[0] is it; remove one of the two"},
-		{"two stores of one name", address + "sources: [{kind: store}, {kind: store}]\n", "ashored.yaml:2: sources[1].kind: there is one store only"},
+		{"two stores of one name", address + "sources: [{kind: store}, {kind: store}]\n", `ashored.yaml:2: sources[1].name: "store" is there twice`},
+		{"a store of another name", address + "sources: [{kind: store, name: b}]\n", `sources[0].name: "b": there is one store`},
 		{"a name with a space", address + "sources:\n- {kind: store}\n- kind: mcp\n  address: a:1\n  name: a b/c\n", `ashored.yaml:6: sources[1].name: "a b/c": want 1 to 63 letters of a to z, A to Z, digits, '-', '_' and '.'`},
-		{"a long name", address + "sources: [{kind: store, name: " + strings.Repeat("a", 64) + "}]\n", "sources[0].name: \"aaaa"},
+		{"a long name", address + "sources: [{kind: consul, name: " + strings.Repeat("a", 64) + "}]\n", "sources[0].name: \"aaaa"},
 		{"a port of a server that does not exist", address + "sources:\n- kind: mcp\n  address: 127.0.51.121:1501000\n", `ashored.yaml:4: sources[0].address: invalid port "1501000" in "127.0.51.121:1501000": want a number from 1 to 65535`},
 		{"a port of Consul that does not exist", address + "sources:\n- kind: consul\n  address: http://127.0.51.130:850000\n", `ashored.yaml:4: sources[0].address: "850000" is not a port of "http://127.0.51.130:850000": want a number from 1 to 65535`},
 		{"a port of the store that does not exist", address + "store:\n  kind: consul\n  address: http://127.0.51.130:0\n", `ashored.yaml:4: store.address: "0" is not a port of "http://127.0.51.130:0"`},
@@ -123,7 +117,7 @@ func TestWrongSettings(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := readAndCheck(write(t, "ashored.yaml", tc.in))
+			_, err := readFile(write(t, "ashored.yaml", tc.in))
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want %q in it", err, tc.want)
 			}
@@ -131,7 +125,7 @@ func TestWrongSettings(t *testing.T) {
 	}
 	t.Run("no file", func(t *testing.T) {
 		t.Parallel()
-		if _, err := Read("/does/not/exist.yaml", Default()); err == nil || !strings.Contains(err.Error(), "there is no settings file /does/not/exist.yaml") {
+		if _, err := readFile("/does/not/exist.yaml"); err == nil || !strings.Contains(err.Error(), "there is no settings file /does/not/exist.yaml") {
 			t.Errorf("error %v", err)
 		}
 	})
@@ -140,7 +134,7 @@ func TestWrongSettings(t *testing.T) {
 // A field of MeshConfig that is not honoured warns, it does not stop the mesh.
 func TestMeshWarning(t *testing.T) {
 	t.Parallel()
-	s, err := readAndCheck(write(t, "ashored.yaml", "xds: {plaintextAddress: \"127.0.0.1:1\"}\nmesh:\n  ingressClass: x\n"))
+	s, err := readFile(write(t, "ashored.yaml", "xds: {plaintextAddress: \"127.0.0.1:1\"}\nmesh:\n  ingressClass: x\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,27 +143,31 @@ func TestMeshWarning(t *testing.T) {
 	}
 }
 
-// Two settings that get in one another's way are refused, and the default places are not.
-func TestSettingsTogether(t *testing.T) {
+// Flags override the file, and an error names the flag.
+func TestFlags(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct{ text, want string }{
-		"one address for two":  {"xds: {address: \"127.0.0.1:7000\", plaintextAddress: \"127.0.0.1:7000\"}\n", "xds.plaintextAddress: 127.0.0.1:7000 is xds.address too"},
-		"webhook alone":        {"xds: {address: \"\", plaintextAddress: \"127.0.0.1:7000\"}\nwebhook: {address: \":15017\"}\n", "webhook.address: there is no certificate authority"},
-		"one address":          {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nmetrics: {address: \"127.0.0.1:7000\"}\n", "metrics.address"},
-		"state in files":       {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nsources: [{kind: files, folder: /srv/mesh}]\nstate: /srv/mesh/state\n", "state: /srv/mesh/state"},
-		"one folder":           {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nsources: [{kind: files, folder: /srv/mesh}]\nstate: /srv/mesh/\n", "state"},
-		"files in state":       {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nsources: [{kind: files, folder: /srv/mesh/files}]\nstate: /srv/mesh\n", "state"},
-		"hidden state":         {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nsources: [{kind: files, folder: /srv/mesh}]\nstate: /srv/mesh/.ashore\n", ""},
-		"folders side by side": {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nsources: [{kind: files, folder: /srv/mesh}]\nstate: /srv/mesh-state\n", ""},
+	path := write(t, "ashored.yaml", "log: {level: debug, format: json}\n")
+	s, err := Read(Flags{File: path, Set: []string{"log.level=warn", "xds.advertise=[a.example:1]"}})
+	if err != nil || s.Log != (Log{"warn", "json"}) || !slices.Equal(s.XDS.Advertise, []string{"a.example:1"}) {
+		t.Errorf("got %+v, %v", s, err)
 	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := readAndCheck(write(t, "ashored.yaml", tc.text))
-			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got %v, want an error with %q", err, tc.want)
-			}
-		})
+	s, err = Read(Flags{Dev: true, Files: "/x", Set: []string{"state=/s"}})
+	if err != nil || !slices.Equal(foldersOf(s), []string{"/x"}) || s.Admin.Socket != "/s/admin.sock" || s.Secure() {
+		t.Errorf("development: got %+v, %v", s, err)
+	}
+	for _, tc := range []struct {
+		flags Flags
+		want  string
+	}{
+		{Flags{File: path, Set: []string{"log.level=loud"}}, `--set: log.level: "loud" is not a level`},
+		{Flags{File: path, Set: []string{"log.levl=warn"}}, `--set: log.levl: unknown setting; did you mean "level"?`},
+		{Flags{File: path, Set: []string{"warn"}}, "--set warn: want SETTING=VALUE"},
+		{Flags{File: path, Files: "/x"}, `--files is for --dev: otherwise write "sources"`},
+		{Flags{Dev: true}, "--dev needs --files DIR"},
+	} {
+		if _, err := Read(tc.flags); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%+v: got %v, want %q", tc.flags, err, tc.want)
+		}
 	}
 }
 

@@ -1,10 +1,10 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -16,13 +16,16 @@ import (
 	"github.com/ashore-mesh/ashore/registry/consul"
 )
 
+// storeKind is the kind of the source that is the store.
+const storeKind = "store"
+
 // Source is one source of configuration or services. Besides these it has the options of
 // its kind.
 type Source struct {
 	// Name is for operators, and unique among the sources; see sourceName.
 	// Default: the kind.
 	Name string `yaml:"name"`
-	// Kind is one of sourceKinds.
+	// Kind is files, store, mcp or consul.
 	Kind string `yaml:"kind"`
 	// Required makes serving wait until it has delivered, or has content from before the restart.
 	// Default true.
@@ -31,10 +34,22 @@ type Source struct {
 	// limit.
 	MaxAge time.Duration `yaml:"maxAge"`
 
-	Options sourceOptions // of its kind; FilesSource, StoreSource, MCPSource or ConsulSource
+	Options sourceOptions // of its kind; *FilesSource, *StoreSource, *MCPSource or *ConsulSource
 	At      string        // its path in the settings, "sources[0]"
 	Place   string        // its place in a file, "ashored.yaml:3"; empty if it is in none
-	Text    string        // the whole source, for comparison
+}
+
+// ID names the source everywhere but in the settings: "files", "consul:dc1".
+func (s Source) ID() string {
+	if s.Name == s.Kind {
+		return s.Kind
+	}
+	return s.Kind + ":" + s.Name
+}
+
+// Equal reports whether two sources read the same in the same way.
+func (s Source) Equal(other Source) bool {
+	return s.ID() == other.ID() && reflect.DeepEqual(s.Options, other.Options)
 }
 
 // Requiring names the setting by which the source is waited for.
@@ -47,36 +62,40 @@ func (s Source) Requiring() string {
 
 // sourceOptions are those of one kind of source.
 type sourceOptions interface {
-	// into returns the struct that is decoded into.
-	into() any
-	// check reports each error to wrong.
-	check(wrong func(option, format string, args ...any))
+	// with returns the struct that is decoded into: s with the options.
+	with(s *Source) any
+	check(wrong report)
 }
 
-// sourceKinds are the kinds with their options, which hold the defaults.
-func sourceKinds() map[string]func() sourceOptions {
-	return map[string]func() sourceOptions{
-		"files":  func() sourceOptions { return &FilesSource{} },
-		"store":  func() sourceOptions { return &StoreSource{} },
-		"mcp":    func() sourceOptions { return &MCPSource{} },
-		"consul": func() sourceOptions { return &ConsulSource{} },
+// optionsOf returns the options of a kind of source, with the defaults; nil: there is no such kind.
+func optionsOf(kind string) sourceOptions {
+	switch kind {
+	case "files":
+		return &FilesSource{}
+	case storeKind:
+		return &StoreSource{}
+	case "mcp":
+		return &MCPSource{}
+	case "consul":
+		return &ConsulSource{}
 	}
+	return nil
 }
-
-// commonOptions are those of every source.
-func commonOptions() []string { return []string{"name", "kind", "required", "maxAge"} }
 
 // FilesSource is a folder of files.
 type FilesSource struct {
 	// Folder has YAML and JSON of Istio's API, with the folders below it.
 	Folder string `yaml:"folder"`
-	// FollowSymlinks follows symbolic links that lead out of the folder. Default false.
-	FollowSymlinks bool `yaml:"followSymlinks"`
 }
 
-func (f *FilesSource) into() any { return f }
+func (f *FilesSource) with(s *Source) any {
+	return &struct {
+		*Source
+		*FilesSource
+	}{s, f}
+}
 
-func (f *FilesSource) check(wrong func(option, format string, args ...any)) {
+func (f *FilesSource) check(wrong report) {
 	if f.Folder == "" {
 		wrong("folder", "empty: name a path")
 	}
@@ -85,16 +104,21 @@ func (f *FilesSource) check(wrong func(option, format string, args ...any)) {
 // StoreSource are the objects that ashorectl writes.
 type StoreSource struct{}
 
-func (s *StoreSource) into() any { return s }
+func (*StoreSource) with(s *Source) any { return s }
 
-func (*StoreSource) check(func(option, format string, args ...any)) {}
+func (*StoreSource) check(report) {}
 
 // ConsulSource is a Consul.
 type ConsulSource struct{ consul.Options }
 
-func (c *ConsulSource) into() any { return &c.Options }
+func (c *ConsulSource) with(s *Source) any {
+	return &struct {
+		*Source
+		*ConsulSource
+	}{s, c}
+}
 
-func (c *ConsulSource) check(wrong func(option, format string, args ...any)) { c.Check(wrong) }
+func (c *ConsulSource) check(wrong report) { c.Check(wrong) }
 
 // MCPSource is another control plane, or another server that speaks MCP over xDS. mcp.Config
 // describes the options.
@@ -120,9 +144,14 @@ func (m *MCPSource) Config(name string, log hclog.Logger) mcp.Config {
 	}
 }
 
-func (m *MCPSource) into() any { return m }
+func (m *MCPSource) with(s *Source) any {
+	return &struct {
+		*Source
+		*MCPSource
+	}{s, m}
+}
 
-func (m *MCPSource) check(wrong func(option, format string, args ...any)) {
+func (m *MCPSource) check(wrong report) {
 	if _, err := mcp.New(m.Config("x", nil)); err != nil {
 		option, text, _ := strings.Cut(err.Error(), ": ")
 		wrong(option, "%s", text)
@@ -132,26 +161,12 @@ func (m *MCPSource) check(wrong func(option, format string, args ...any)) {
 // DefaultSources are the sources where the settings name none: a folder, and the store.
 func DefaultSources(folder string) []Source {
 	return []Source{
-		{Name: "files", Kind: "files", Required: true, Options: &FilesSource{Folder: folder},
-			At: "sources", Text: folder},
-		{Name: "store", Kind: "store", Required: true, Options: &StoreSource{}, At: "sources"},
+		{Name: "files", Kind: "files", Required: true, Options: &FilesSource{Folder: folder}, At: "sources"},
+		{Name: storeKind, Kind: storeKind, Required: true, Options: &StoreSource{}, At: "sources"},
 	}
 }
 
-// Merge configures services that several sources have.
-type Merge struct {
-	// Endpoints is unite (those of all sources) or shadow (those of the first source that has any).
-	// Default unite.
-	Endpoints string `yaml:"endpoints"`
-}
-
-func (s *Config) checkMerge(wrong func(setting, format string, args ...any)) {
-	if m := s.Merge.Endpoints; m != "unite" && m != "shadow" {
-		wrong("merge.endpoints", "%q: want unite or shadow", m)
-	}
-}
-
-// readSources reads the list, if the file has one, and returns all errors.
+// readSources reads the list, if the settings have one, and returns all errors.
 func (s *Config) readSources() error {
 	list := s.Sources
 	switch {
@@ -175,44 +190,20 @@ func (s *Config) readSources() error {
 
 // readSource reads one source.
 func (s *Config) readSource(at string, n *yaml.Node) (Source, error) {
-	out := Source{Required: true, At: at,
-		Place: fmt.Sprintf("%s:%d", s.places.File(), n.Line)}
-	if n.Kind != yaml.MappingNode {
+	out := Source{Required: true, At: at, Place: fmt.Sprintf("%s:%d", s.places.File(), n.Line)}
+	var kind struct {
+		Kind string `yaml:"kind"`
+	}
+	if n.Kind != yaml.MappingNode || n.Decode(&kind) != nil {
 		return out, s.places.Section(at, n, &out)
 	}
-	var all []string
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if name := n.Content[i].Value; !slices.Contains(commonOptions(), name) {
-			all = append(all, name)
-		}
+	if out.Options = optionsOf(kind.Kind); out.Options == nil {
+		return out, fmt.Errorf("%s: %s.kind: %q is no kind of source: want consul, files, mcp or store", out.Place, at,
+			kind.Kind)
 	}
-	if err := s.places.Section(at, n, &out, all...); err != nil {
-		return out, err
-	}
-	options, known := sourceKinds()[out.Kind]
-	if !known {
-		kinds := slices.Sorted(maps.Keys(sourceKinds()))
-		return out, fmt.Errorf("%s:%d: %s.kind: %q is no kind of source: want one of %s", s.places.File(), n.Line, at,
-			out.Kind, strings.Join(kinds, ", "))
-	}
-	if out.Name == "" {
-		out.Name = out.Kind
-	}
-	out.Options, out.Text, out.Place = options(), canonical(n), s.places.Of(at)
-	return out, s.places.Section(at, n, out.Options.into(), commonOptions()...)
-}
-
-// canonical returns a part of a file without comments and style, for comparison.
-func canonical(n *yaml.Node) string {
-	var v any
-	if err := n.Decode(&v); err != nil {
-		return n.Value
-	}
-	b, err := yaml.Marshal(v)
-	if err != nil {
-		return n.Value
-	}
-	return string(b)
+	err := s.places.Section(at, n, out.Options.with(&out))
+	out.Name = cmp.Or(out.Name, out.Kind)
+	return out, err
 }
 
 // longestSourceName is how many letters the name of a source may have.
@@ -228,48 +219,27 @@ func sourceName(s string) bool {
 }
 
 // checkSources checks the sources and that their names are unique.
-func (s *Config) checkSources(wrong func(setting, format string, args ...any)) {
-	names, folders, targets := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	store := "" // the first one
+func (s *Config) checkSources(wrong report) {
+	names, exports := map[string]bool{}, map[string]bool{}
 	for _, src := range s.SourceList {
-		if src.Options == nil {
-			continue // reported when it was read
-		}
-		if _, ok := src.Options.(*StoreSource); ok && store != "" {
-			wrong(src.At+".kind", "there is one store only: %s is it; remove one of the two", store)
-			continue
-		} else if ok {
-			store = src.At
-		}
-		if names[src.Name] {
-			wrong(src.At+".name", "%q is there twice: give each source a name of its own", src.Name)
+		option := func(option, format string, args ...any) { wrong(src.At+"."+option, format, args...) }
+		switch {
+		case names[src.Name]:
+			option("name", "%q is there twice: give each source a name of its own", src.Name)
+		case !sourceName(src.Name):
+			option("name", "%q: want 1 to %d letters of a to z, A to Z, digits, '-', '_' and '.'", src.Name, longestSourceName)
+		case src.Kind == storeKind && src.Name != storeKind:
+			option("name", "%q: there is one store, and it has no other name: remove this", src.Name)
 		}
 		names[src.Name] = true
-		if !sourceName(src.Name) {
-			wrong(src.At+".name", "%q: want 1 to %d letters of a to z, A to Z, digits, '-', '_' and '.'", src.Name,
-				longestSourceName)
-		}
-		src.checkAge(s.Store.Kind, wrong)
-		src.Options.check(func(option, format string, args ...any) { wrong(src.At+"."+option, format, args...) })
+		src.checkAge(s.Store.Kind, option)
+		src.Options.check(option)
 		if c, ok := src.Options.(*ConsulSource); ok && c.Export.Owner != "" {
-			if at := c.Address + " " + c.Export.Owner; targets[at] {
-				wrong(src.At+".export.owner", "%q is that of another source with this address: one of them is enough",
-					c.Export.Owner)
-			} else {
-				targets[at] = true
+			to := c.Address + " " + c.Export.Owner
+			if exports[to] {
+				option("export.owner", "%q is that of another source with this address: one of them is enough", c.Export.Owner)
 			}
-		}
-		f, ok := src.Options.(*FilesSource)
-		if !ok || f.Folder == "" {
-			continue
-		}
-		if folders[absolute(f.Folder)] {
-			wrong(src.At+".folder", "%s is there twice", f.Folder)
-		}
-		folders[absolute(f.Folder)] = true
-		if inside(s.State, f.Folder) || inside(f.Folder, s.State) {
-			wrong("state", "%s and the folder of configuration, %s, contain one another: choose separate folders",
-				s.State, f.Folder)
+			exports[to] = true
 		}
 	}
 }
@@ -278,18 +248,13 @@ func (s *Config) checkSources(wrong func(setting, format string, args ...any)) {
 const leastAge = time.Minute
 
 // checkAge rejects a MaxAge that has no effect or does harm. store is the kind of the store.
-func (s *Source) checkAge(store string, wrong func(setting, format string, args ...any)) {
-	_, files := s.Options.(*FilesSource)
-	_, stored := s.Options.(*StoreSource)
-	if files || stored && store == StoreBolt {
-		if s.MaxAge > 0 {
-			wrong(s.At+".maxAge", "a source of the kind %s is on this machine and has no age: remove maxAge", s.Kind)
-		}
-		return
-	}
-	if s.MaxAge != 0 && s.MaxAge < leastAge {
-		wrong(s.At+".maxAge", "%v: want 1m or more, or 0s for any age: with less, a reconnect counts as an outage",
-			s.MaxAge)
+func (s *Source) checkAge(store string, wrong report) {
+	local := s.Kind == "files" || s.Kind == storeKind && store == StoreBolt
+	switch {
+	case local && s.MaxAge > 0:
+		wrong("maxAge", "a source of the kind %s is on this machine and has no age: remove maxAge", s.Kind)
+	case s.MaxAge != 0 && s.MaxAge < leastAge:
+		wrong("maxAge", "%v: want 1m or more, or 0s for any age: with less, a reconnect counts as an outage", s.MaxAge)
 	}
 }
 
@@ -299,4 +264,13 @@ func (s *Source) Wrap(err error) error {
 		return fmt.Errorf("source %q: %w", s.Name, err)
 	}
 	return fmt.Errorf("%s: %s: source %q: %w", s.Place, s.At, s.Name, err)
+}
+
+// SourceNames returns the names of sources.
+func SourceNames(list []Source) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = s.ID()
+	}
+	return out
 }

@@ -34,7 +34,7 @@ func (s Store) ConsulOptions(domain string) consul.Options {
 	return o
 }
 
-func (s *Config) checkStore(wrong func(setting, format string, args ...any)) {
+func (s *Config) checkStore(wrong report) {
 	switch s.Store.Kind {
 	case StoreConsul:
 		s.Store.ConsulOptions(s.MeshConfig.Config.GetTrustDomain()).Check(func(option, format string,

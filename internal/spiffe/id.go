@@ -44,8 +44,8 @@ func New(trustDomain, namespace, serviceAccount string) (ID, error) {
 // bytes.
 const maxLength = 2000
 
-// Parse reads an ID in its exact form: nothing is normalised. Errors: ErrForm, or a part that may
-// not stand in one.
+// Parse reads an ID in its exact form: nothing is normalised. Errors: ErrForm, or a part that is
+// not permitted in one.
 func Parse(s string) (ID, error) {
 	rest, ok := strings.CutPrefix(s, "spiffe://")
 	parts := strings.Split(rest, "/")

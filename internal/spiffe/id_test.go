@@ -29,7 +29,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Nobody's ID is nothing.
+// The zero ID is empty.
 func TestZero(t *testing.T) {
 	t.Parallel()
 	if s := (ID{}).String(); s != "" {

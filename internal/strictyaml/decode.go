@@ -38,7 +38,7 @@ func (e *Error) Error() string {
 // without a tag is not in the file. file is the name for errors. The returned error joins an Error
 // for each problem.
 func Decode(file string, data []byte, into any) (*Places, error) {
-	places := &Places{file: file, lines: map[string]int{}}
+	places := &Places{file: file, at: map[string]string{}}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc yaml.Node
 	switch err := dec.Decode(&doc); {
@@ -62,7 +62,6 @@ func Decode(file string, data []byte, into any) (*Places, error) {
 type decoder struct {
 	file   string
 	places *Places
-	others []string // names of the outermost section that the caller reads
 	errs   []error
 }
 
@@ -105,23 +104,19 @@ func (d *decoder) section(path string, n *yaml.Node, v reflect.Value) {
 		fields[name] = v.FieldByIndex(f.Index)
 		names = append(names, name)
 	}
-	others := d.others
-	d.others = nil
-	names = append(names, others...)
 	lines := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
 		at := join(path, key.Value)
 		field, known := fields[key.Value]
 		switch first := lines[key.Value]; {
-		case slices.Contains(others, key.Value):
 		case !known:
 			d.fail(key, at, "unknown setting%s", suggestion(key.Value, names))
 		case first != 0:
 			d.fail(key, at, "set twice, first on line %d", first)
 		default:
 			lines[key.Value] = key.Line
-			d.places.lines[at] = key.Line
+			d.places.at[at] = place(d.file, key.Line)
 			d.value(at, n.Content[i+1], field)
 		}
 	}

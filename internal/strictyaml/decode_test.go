@@ -53,7 +53,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// The fields of an embedded struct are as if they stood beside it, known by name and by line.
+// The fields of an embedded struct are treated like those of the outer one, by name and by line.
 func TestEmbedded(t *testing.T) {
 	t.Parallel()
 	type Inner struct {
@@ -103,7 +103,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"tab", "a:\n\tb: c\n", `a.yaml:2: a tab where YAML wants spaces: replace it with spaces`},
 		{"syntax", "a: b\n  c: [\n", `a.yaml:2: not valid YAML near this line: mapping values are not allowed in this context`},
 		{"second document", "state: a\n---\nstate: b\n", "a.yaml:2: a second document: settings are one YAML document, remove the \"---\" between"},
-		// Everything that is wrong is told at once.
+		// All errors are reported at once.
 		{"several", "stat: a\nverbos: true\n", "a.yaml:1: stat: unknown setting; did you mean \"state\"?\na.yaml:2: verbos: unknown setting; did you mean \"verbose\"?"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -9,22 +9,25 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Places holds the lines of the settings in a file. The zero value and nil have no file.
+// Places holds where the settings were read. The zero value and nil have no file.
 type Places struct {
-	file  string
-	lines map[string]int // by the path of the setting
+	file string
+	at   map[string]string // by the path of the setting: "a.yaml:3", or the flag that set it
 }
 
-// Of returns the place of a setting, "a.yaml:3". For a setting that is not in the file it is the
-// beginning of its section, or the file, "a.yaml". Empty without a file.
+// Of returns the place of a setting, "a.yaml:3" or "--set". For a setting that was not read it is the
+// place of its section, or the file, "a.yaml". Empty without a file.
 func (p *Places) Of(setting string) string {
 	if p == nil {
 		return ""
 	}
 	for at := setting; ; {
-		line, i := p.lines[at], strings.LastIndexByte(at, '.')
-		if line != 0 || i < 0 {
-			return place(p.file, line)
+		if place := p.at[at]; place != "" {
+			return place
+		}
+		i := strings.LastIndexByte(at, '.')
+		if i < 0 {
+			return p.file
 		}
 		at = at[:i]
 	}
@@ -39,13 +42,33 @@ func (p *Places) File() string {
 }
 
 // Section decodes a part of a settings file as Decode does: the mapping n of a field of type
-// yaml.Node with the given path ("sources[0]"). others are further names that the mapping may have,
-// which the caller decodes. The places are added to p.
-func (p *Places) Section(path string, n *yaml.Node, into any, others ...string) error {
-	p.lines[path] = n.Line
-	d := decoder{file: p.file, places: p, others: others}
+// yaml.Node with the given path ("sources[0]"). The places are added to p.
+func (p *Places) Section(path string, n *yaml.Node, into any) error {
+	if p.at == nil {
+		p.at = map[string]string{}
+	}
+	p.at[path] = place(p.file, n.Line)
+	d := decoder{file: p.file, places: p}
 	d.value(path, n, reflect.ValueOf(into).Elem())
 	return errors.Join(d.errs...)
+}
+
+// Set decodes one setting, value in YAML, into a pointer to a struct as Decode does. flag is its place,
+// "--set".
+func (p *Places) Set(flag, setting, value string, into any) error {
+	doc := ""
+	for depth, name := range strings.Split(setting, ".") {
+		doc += "\n" + strings.Repeat(" ", depth) + name + ":"
+	}
+	_, err := Decode(flag, []byte(doc+" "+value), into)
+	if wrong, ok := errors.AsType[*Error](err); ok {
+		wrong.Line = 0
+	}
+	if p.at == nil {
+		p.at = map[string]string{}
+	}
+	p.at[setting] = flag
+	return err
 }
 
 // place returns a line of a file, or the file if line is zero.

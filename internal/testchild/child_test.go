@@ -77,7 +77,7 @@ func TestParentKilled(t *testing.T) {
 	}
 }
 
-// The end of a child is told to everyone who waits; a program that is not there does not start.
+// The end of a child is reported to everyone who waits; a program that is not there does not start.
 func TestWait(t *testing.T) {
 	t.Parallel()
 	wait, err := Start(exec.Command("false"))

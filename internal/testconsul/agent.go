@@ -102,7 +102,7 @@ func (a *Agent) Start() {
 // Kill ends it as kill -9 does.
 func (a *Agent) Kill() { a.kill() }
 
-// Forget has a killed agent start with an empty data folder the next time, as after the loss of a
+// Forget makes a killed agent start with an empty data folder the next time, as after the loss of a
 // disk.
 func (a *Agent) Forget() {
 	a.t.Helper()
@@ -115,7 +115,7 @@ func (a *Agent) Forget() {
 // Thaw.
 func (a *Agent) Freeze() { a.send(syscall.SIGSTOP) }
 
-// Thaw has it go on.
+// Thaw lets it continue.
 func (a *Agent) Thaw() {
 	a.t.Helper()
 	a.send(syscall.SIGCONT)

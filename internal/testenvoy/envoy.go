@@ -21,7 +21,7 @@ func Path(t testing.TB) string {
 }
 
 // Start runs an Envoy of one thread with a bootstrap, YAML or JSON, and these flags, until kill is
-// called or t ends. What it said is shown when t has failed.
+// called or t ends. Its output is shown when t has failed.
 func Start(t testing.TB, bootstrap []byte, flags ...string) (kill func()) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "bootstrap.yaml") // JSON is YAML

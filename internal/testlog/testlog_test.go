@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// recorder is a test that remembers what it was told.
+// recorder is a test that records its calls.
 type recorder struct {
 	testing.TB
 	lines   []string

@@ -178,7 +178,7 @@ func (c *Conn) begin() (change int) {
 	return change + c.endFrame()
 }
 
-// endFrame goes on after the data of a frame, when all of it has come.
+// endFrame continues after the data of a frame, when all of it has arrived.
 func (c *Conn) endFrame() (change int) {
 	f := &c.frame
 	if f.data > 0 || f.padded {

@@ -25,8 +25,7 @@ func message(size int) []byte {
 	return append([]byte{0, 0, byte(size >> 16), byte(size >> 8), byte(size)}, make([]byte, size)...)
 }
 
-// What is held are the messages that have begun and not ended, with what their frames cost, however
-// the bytes arrive.
+// Incomplete messages count with the cost of their frames, however the bytes arrive.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	data := func(t *testing.T, f *http2.Framer, stream uint32, end bool, b []byte) {
@@ -159,7 +158,7 @@ func TestTooMuch(t *testing.T) {
 	}
 }
 
-// Complete messages in tiny frames are not held by the budget, but their number is limited.
+// Complete messages in tiny frames do not count against the budget, but their number is limited.
 func TestTinyFrames(t *testing.T) {
 	t.Parallel()
 	var sent bytes.Buffer

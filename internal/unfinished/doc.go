@@ -1,8 +1,7 @@
-// Package unfinished bounds what a server holds of requests that have not arrived in full.
+// Package unfinished limits the memory for requests that have not arrived completely.
 //
 // A gRPC server collects the frames of a message until it is complete, and no handler sees it
-// before. A client that begins many messages and ends none takes as much memory as it likes, all
-// the more with frames of a byte. A Conn reads along: it knows from the frames of HTTP/2 and the
-// lengths of gRPC's messages how much is unfinished, and ends a connection when all of its Budget
-// have too much.
+// before. So a client that begins many messages and ends none could use any amount of memory. A
+// Conn inspects what is read: it counts unfinished bytes by the frames of HTTP/2 and the lengths of
+// gRPC's messages. It ends a connection when all of its Budget have too much.
 package unfinished

@@ -11,8 +11,8 @@ import (
 )
 
 // Guard returns an error unless only this user can write to dir. The folder must not be a symbolic
-// link, must be owned by the user that runs the program, also if that is root, and must not be
-// writable by others. remedy is the end of the error: what to do if the folder cannot be corrected.
+// link and must not be writable by others. Its owner must be the user that runs the program, also
+// if that is root. remedy is the end of the error: what to do if the folder cannot be corrected.
 func Guard(dir, remedy string) error {
 	dir = filepath.Clean(dir) // with a slash at its end Lstat would follow a link
 	info, err := os.Lstat(dir)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Only a folder that nobody else can write to is safe.
+// Only a folder that no other user can write to is safe.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state")

@@ -31,7 +31,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// What cannot be written leaves the old file, and nothing beside it.
+// A failed write leaves the old file, and no other file.
 func TestWriteFails(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

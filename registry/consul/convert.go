@@ -14,11 +14,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// sourcePrefix begins the names of sources of this kind.
-const sourcePrefix = "consul:"
-
 // isSource reports whether a source is of this kind.
-func isSource(name string) bool { return strings.HasPrefix(name, sourcePrefix) }
+func isSource(name string) bool { return name == "consul" || strings.HasPrefix(name, "consul:") }
 
 // place identifies the services that one query covers.
 type place struct {

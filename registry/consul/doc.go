@@ -20,7 +20,7 @@
 //     setServices.
 //   - A service stays active after the ACL token loses access to it.
 //
-// A Source retains nothing across restarts and does not judge whether an answer is plausible. The
+// A Source retains nothing across restarts and does not check whether an answer is plausible. The
 // feed package does.
 //
 // An Exporter keeps services of the mesh registered in Consul, on its own node for each replica

@@ -128,9 +128,6 @@ func (e *Exporter) startRound() {
 	task.Poke(e.wake)
 }
 
-// Target identifies the Consul address and node. It must be unique.
-func (e *Exporter) Target() string { return e.cfg.Options.Address + " " + e.node }
-
 // Status returns the current status. Safe for concurrent use.
 func (e *Exporter) Status() ExportStatus {
 	e.mu.Lock()
@@ -190,7 +187,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 // warning returns a problem of the export.
 func (e *Exporter) warning(object, format string, args ...any) feed.Problem {
 	return feed.Problem{
-		Severity: feed.Warning, Source: sourcePrefix + e.cfg.Name, Object: object, Text: fmt.Sprintf(format, args...),
+		Severity: feed.Warning, Source: e.cfg.Name, Object: object, Text: fmt.Sprintf(format, args...),
 	}
 }
 

@@ -107,7 +107,7 @@ func export(t *testing.T, consul http.Handler, ok func(ExportStatus) bool) {
 	s := httptest.NewServer(consul)
 	t.Cleanup(s.Close)
 	e, err := NewExporter(ExporterConfig{
-		Name: "fake", Replica: "here", Options: Options{Address: s.URL,
+		Name: "consul:fake", Replica: "here", Options: Options{Address: s.URL,
 			Export: ExportOptions{Owner: "shop"}}, Log: testlog.New(t),
 	})
 	if err != nil {

@@ -31,7 +31,7 @@ type receiver struct {
 func receive(t *testing.T, f http.RoundTripper, o Options, shared bool) *receiver {
 	t.Helper()
 	o.Address = "http://consul.test:8500"
-	s, err := New(Config{Name: "test", Options: o, Log: testlog.New(t)})
+	s, err := New(Config{Name: "consul:test", Options: o, Log: testlog.New(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,8 +45,8 @@ func New(cfg Config) (*Source, error) {
 	return &Source{cfg: cfg, client: c}, nil
 }
 
-// Name returns "consul:" and the name of the configuration.
-func (s *Source) Name() string { return sourcePrefix + s.cfg.Name }
+// Name returns the name of the configuration.
+func (s *Source) Name() string { return s.cfg.Name }
 
 // Run sends all services once every datacenter has responded or failed, and then changes, until ctx
 // ends.

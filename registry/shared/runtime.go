@@ -217,8 +217,8 @@ func (r *Runtime) setLocal(l local, reg *registry.Registration) (err error) {
 	return nil
 }
 
-// settle sets which registration of a workload is active, after a change of its record, of what a
-// stream sent, or of the state of a replica. The caller holds mu.
+// settle selects the active registration of a workload, after a change of its record, of a stream,
+// or of a replica. The caller holds mu.
 func (r *Runtime) settle(name string, key registry.RegistrationKey) {
 	s, hasRecord := r.saved[name]
 	l, hasLocal := r.local[name]

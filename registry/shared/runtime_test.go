@@ -192,7 +192,7 @@ func TestShared(t *testing.T) {
 }
 
 // A replica that is alone keeps what it saved for the restart grace, also of proxies that it
-// disconnected when it stopped. Nobody counts as connected before it has reconnected.
+// disconnected when it stopped. No workload counts as connected before it has reconnected.
 func TestRestartAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -422,7 +422,7 @@ func TestSlowStore(t *testing.T) {
 	run(t, 2, func(m *mesh) {
 		const n = 2560
 		time.Sleep(time.Second)
-		m.replicas[0].link.takes.Store(int64(3 * time.Second))
+		m.replicas[0].link.takes.Store(int64(2 * time.Second))
 		for i := range n {
 			m.connect(0, i, "a")
 		}

@@ -121,14 +121,10 @@ func newPeer(t *testing.T, kind *ads.Kind, states bool) *peer {
 	return p
 }
 
-// reconnect begins another stream, which knows what the last one left.
+// reconnect begins another stream.
 func (p *peer) reconnect() {
-	last := p.sub
 	p.stream++
 	p.sub = ads.NewSubscription(p.kind, p.states, p.cache, "s"+string(rune('a'+p.stream%26))+"-")
-	if last != nil {
-		p.sub.Resume(last.Unsettled())
-	}
 }
 
 // receive gives a request to the subscription.
@@ -138,12 +134,12 @@ func (p *peer) receive(to resource.Set, m proto.Message) ads.Outcome {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	r, err := ads.ReadRequest(raw, p.states, ads.Limits{})
+	r, err := ads.ReadRequest(raw, p.states)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	p.sub.To = to
-	out, err := p.sub.Receive(r, ads.Limits{}, p.now)
+	out, err := p.sub.Receive(r, p.now)
 	if err != nil {
 		p.t.Fatal(err)
 	}

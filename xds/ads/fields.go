@@ -40,18 +40,18 @@ func eachField(raw []byte, f func(num protowire.Number, value []byte) error) err
 }
 
 // text reads a string field.
-func text(what string, value []byte, limits Limits) (string, error) {
-	if err := checkText(what, value, limits); err != nil {
+func text(what string, value []byte) (string, error) {
+	if err := checkText(what, value); err != nil {
 		return "", err
 	}
 	return string(value), nil
 }
 
 // checkText returns an error if a string field is too long or not UTF-8.
-func checkText(what string, value []byte, limits Limits) error {
+func checkText(what string, value []byte) error {
 	switch {
-	case len(value) > limits.NameBytes:
-		return fmt.Errorf("%s has %d bytes, at most %d are allowed", what, len(value), limits.NameBytes)
+	case len(value) > maxText:
+		return fmt.Errorf("%s has %d bytes, at most %d are allowed", what, len(value), maxText)
 	case !utf8.Valid(value):
 		return fmt.Errorf("%w: %s %q is not valid UTF-8", ErrMalformed, what, value)
 	}

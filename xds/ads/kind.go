@@ -1,10 +1,6 @@
 package ads
 
-import (
-	"math"
-
-	"github.com/ashore-mesh/ashore/xds/resource"
-)
+import "github.com/ashore-mesh/ashore/xds/resource"
 
 // Kind is how resources of one type are delivered. Immutable.
 type Kind struct {
@@ -25,42 +21,20 @@ type Kind struct {
 	Empty func(name string) *resource.Resource
 }
 
-// maxTracked is how many responses are tracked until they are acknowledged.
-const maxTracked = 32
-
 // maxPending is how many responses may be pending.
 func (k *Kind) maxPending() int {
 	switch {
 	case k.Supersede:
-		return math.MaxInt // the oldest are not tracked any more
+		return 32
 	case k.Single:
-		return maxTracked / 2
+		return 16
 	}
 	return 1
 }
 
-// Limits are the limits of one request or subscription.
-type Limits struct {
-	// Names is the maximum number of resource names. Zero means 200,000.
-	Names int
-	// NameBytes is the maximum length of a name. Zero means 8 KiB.
-	NameBytes int
-	// Bytes is the maximum length of all names of one subscription. Zero means 32 MiB.
-	Bytes int
-}
-
-// MaxBytes is Bytes or its default.
-func (l Limits) MaxBytes() int { return l.withDefaults().Bytes }
-
-func (l Limits) withDefaults() Limits {
-	if l.Names == 0 {
-		l.Names = 200_000
-	}
-	if l.NameBytes == 0 {
-		l.NameBytes = 8 << 10
-	}
-	if l.Bytes == 0 {
-		l.Bytes = 32 << 20
-	}
-	return l
-}
+const (
+	// maxNames is the maximum number of resource names of one message or subscription.
+	maxNames = 200_000
+	// maxText is the maximum size of a name, version, nonce or type, in bytes.
+	maxText = 8 << 10
+)

@@ -15,13 +15,15 @@ import (
 )
 
 // model is a naive client that rejects every text that begins with "bad", applies a random part of
-// what it rejects, and keeps old version names for it, as Envoy does.
+// what it rejects, and keeps old version names for it, as Envoy does. On a new stream it claims no
+// version that it does not have, as the agent sees to it.
 type model struct {
 	*peer
 	rng      *rand.Rand
 	has      map[string]string // what it runs: name -> text
 	versions map[string]string // what it says that it runs: delta
 	version  string            // the same: state of the world
+	accepted map[string]string // what it ran at that version
 	nonce    string            // of the last response: state of the world
 	names    map[string]bool   // subscribed by name
 	all      bool
@@ -85,6 +87,7 @@ func (m *model) step() {
 		if m.rng.IntN(3) == 0 {
 			m.note("reconnect, rejected %v", m.sub.Rejected())
 			m.reconnect()
+			m.claimTruly()
 			m.inbox, m.asked, m.nonce = nil, false, ""
 		}
 	}
@@ -120,6 +123,23 @@ func (m *model) ask() {
 	m.delta(m.to, &discoveryv3.DeltaDiscoveryRequest{InitialResourceVersions: maps.Clone(m.versions),
 		ResourceNamesSubscribe: m.list()})
 	m.note("ask %v with %v", m.list(), m.versions)
+}
+
+// claimTruly makes the claims of the next stream say what the client runs.
+func (m *model) claimTruly() {
+	if !maps.Equal(m.has, m.accepted) {
+		m.version = "unacknowledged"
+	}
+	for name, text := range m.has {
+		if m.versions[name] != body(m.kind.TypeURL, name, text).Version() {
+			m.versions[name] = "unacknowledged"
+		}
+	}
+	for name := range m.versions {
+		if _, ok := m.has[name]; !ok {
+			m.versions[name] = "unacknowledged"
+		}
+	}
 }
 
 func (m *model) list() []string {
@@ -226,7 +246,7 @@ func (m *model) answer(r *response, words string) {
 		if words != "" {
 			req.ErrorDetail = rejection(words)
 		} else {
-			m.version = r.version
+			m.version, m.accepted = r.version, maps.Clone(m.has)
 			req.VersionInfo = r.version
 		}
 		m.note("answer %s %q, has %v", r.nonce, words, m.has)

@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"weak"
 )
 
@@ -18,8 +17,6 @@ type Names struct {
 	all   bool
 	list  []string // sorted, unique
 	bytes int      // of all names
-
-	emptyCost atomic.Int64 // see emptyAnswers, plus one; 0: not counted yet
 }
 
 // All reports whether everything is subscribed, not only the names of List.

@@ -14,12 +14,10 @@ import (
 //     extension waits also for another one that it leaves requests to.
 //   - An extension that permits more than before waits until those that refuse more are
 //     acknowledged. So no request passes between a rule that is gone and one that has not arrived.
-//   - A removed cluster waits until listeners, routes and extensions have moved on, at most
-//     RemovalWait. While the client keeps an older listener, route or extension that uses it, it
-//     waits without limit. One that an extension used always waits for RemovalWait, because what was
-//     asked of it is still to be answered.
-//   - A removed route waits in the same way for listeners. Endpoints of a removed cluster stay until
-//     the client drops them.
+//   - A removed cluster or route stays for RemovalWait, so that what uses it moves on first, and what
+//     an extension asked of a cluster is answered. It stays as long as the client keeps an older
+//     listener, route or extension that uses it. Endpoints of a removed cluster stay until the client
+//     drops them.
 //   - A changed cluster warms again: its endpoints are sent again.
 //   - Nothing else waits. Endpoints and secrets never wait for clusters, whose acknowledgement Envoy
 //     withholds until it has them.
@@ -28,12 +26,11 @@ import (
 type Order struct {
 	// RouteWait is how long a resource waits for the clusters that it names.
 	RouteWait time.Duration
-	// RemovalWait is how long a removal waits for what names the resource.
+	// RemovalWait is how long a removed cluster or route stays.
 	RemovalWait time.Duration
 
 	subs    []*Subscription     // by rank
-	warming []string            // changed clusters, until the client asks for endpoints
-	asked   map[string]struct{} // clusters that extensions used on this stream
+	warming map[string]struct{} // changed clusters, until the client asks for endpoints
 }
 
 // Find returns the subscription to a type, nil if the client never asked for it.
@@ -50,8 +47,7 @@ func (o *Order) Find(typeURL string) *Subscription {
 func (o *Order) Add(s *Subscription, rank int) (at int) {
 	s.rank = rank
 	if s.kind.TypeURL == resource.EndpointType {
-		s.resend(o.warming)
-		o.warming = nil
+		s.suspects, o.warming = o.warming, nil
 	}
 	at, _ = slices.BinarySearchFunc(o.subs, rank+1, func(s *Subscription, rank int) int { return s.rank - rank })
 	o.subs = slices.Insert(o.subs, at, s)
@@ -80,20 +76,25 @@ func (o *Order) Next(now time.Time) (r *Response, wait time.Duration) {
 	return nil, wait
 }
 
-// sent does what a response makes necessary.
+// sent has the endpoints of changed clusters sent again, which have the names of their clusters.
 func (o *Order) sent(s *Subscription, r *Response) {
-	switch s.kind.TypeURL {
-	case resource.ExtensionConfigType:
-		o.notice(r.Changed())
-	case resource.ClusterType:
-		var changed []string
-		for c := range r.Changed() {
-			changed = append(changed, c.Name) // endpoints have the name of their cluster
+	if s.kind.TypeURL != resource.ClusterType {
+		return
+	}
+	eds := o.Find(resource.EndpointType)
+	var changed []string
+	for c := range r.Changed() {
+		changed = append(changed, c.Name)
+	}
+	switch {
+	case eds != nil:
+		eds.resend(changed)
+	case s.resumed:
+		if o.warming == nil {
+			o.warming = map[string]struct{}{}
 		}
-		if eds := o.Find(resource.EndpointType); eds != nil {
-			eds.resend(changed)
-		} else if s.resumed {
-			o.warming = append(o.warming, changed...)
+		for _, name := range changed {
+			o.warming[name] = struct{}{}
 		}
 	}
 }
@@ -106,8 +107,7 @@ func (o *Order) hold(s *Subscription, now time.Time) Hold {
 			if next != nil {
 				return 0
 			}
-			ref := resource.Ref{TypeURL: resource.ClusterType, Name: name}
-			return o.holdRemoval(ref, o.moved(s) && !o.wasAsked(name), since, now)
+			return o.holdRemoval(resource.Ref{TypeURL: resource.ClusterType, Name: name}, since, now)
 		}
 	case resource.EndpointType:
 		return func(name string, next *resource.Resource, _ time.Time) time.Duration {
@@ -125,9 +125,7 @@ func (o *Order) hold(s *Subscription, now time.Time) Hold {
 			if next != nil {
 				return o.holdUser(next, since, now)
 			}
-			lds := o.Find(resource.ListenerType)
-			ref := resource.Ref{TypeURL: resource.RouteType, Name: name}
-			return o.holdRemoval(ref, lds == nil || lds.Settled(), since, now)
+			return o.holdRemoval(resource.Ref{TypeURL: resource.RouteType, Name: name}, since, now)
 		}
 	case resource.ExtensionConfigType:
 		return func(name string, next *resource.Resource, since time.Time) time.Duration {
@@ -174,14 +172,10 @@ func (o *Order) holdUser(r *resource.Resource, since, now time.Time) time.Durati
 	return left(since, now, o.RouteWait)
 }
 
-// holdRemoval is how long a removal waits. moved means that the client has all that it should have
-// of what may use the resource.
-func (o *Order) holdRemoval(ref resource.Ref, moved bool, since, now time.Time) time.Duration {
-	switch {
-	case o.inUse(ref):
+// holdRemoval is how long a removal waits.
+func (o *Order) holdRemoval(ref resource.Ref, since, now time.Time) time.Duration {
+	if o.inUse(ref) {
 		return Forever
-	case moved:
-		return 0
 	}
 	return left(since, now, o.RemovalWait)
 }
@@ -223,39 +217,10 @@ func (o *Order) namesNewCluster(r *resource.Resource) bool {
 	return false
 }
 
-// users are the types whose resources use clusters.
-var users = [...]string{resource.ListenerType, resource.RouteType, resource.ExtensionConfigType}
-
-// moved reports whether the client has all listeners, routes and extensions that it should have,
-// those included that its listeners name and it has not asked for yet.
-func (o *Order) moved(cds *Subscription) bool {
-	for _, typeURL := range users {
-		s := o.Find(typeURL)
-		if s == nil && cds.resumed && typeURL != resource.ExtensionConfigType || s != nil && !s.Settled() {
-			return false // an earlier stream gave it some, and it is going to ask
-		}
-	}
-	lds := o.Find(resource.ListenerType)
-	if lds == nil {
-		return true
-	}
-	for l := range lds.To.All() {
-		for _, ref := range l.Refs {
-			if ref.TypeURL == resource.ClusterType {
-				continue
-			}
-			if s := o.Find(ref.TypeURL); s == nil || !s.has(ref.Name) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // inUse reports whether the client keeps an older resource that uses ref, because it rejected the
 // newer version or that is deferred.
 func (o *Order) inUse(ref resource.Ref) bool {
-	for _, typeURL := range users {
+	for _, typeURL := range []string{resource.ListenerType, resource.RouteType, resource.ExtensionConfigType} {
 		s := o.Find(typeURL)
 		if s == nil {
 			continue
@@ -268,25 +233,4 @@ func (o *Order) inUse(ref resource.Ref) bool {
 		}
 	}
 	return false
-}
-
-// notice remembers the clusters that extensions use.
-func (o *Order) notice(extensions func(yield func(*resource.Resource) bool)) {
-	for e := range extensions {
-		for name := range refs(e, resource.ClusterType) {
-			if o.asked == nil {
-				o.asked = map[string]struct{}{}
-			}
-			o.asked[name] = struct{}{}
-		}
-	}
-}
-
-// wasAsked reports whether an extension used a cluster, on this stream or an earlier one.
-func (o *Order) wasAsked(cluster string) bool {
-	if ecds := o.Find(resource.ExtensionConfigType); ecds != nil {
-		o.notice(ecds.have.All())
-	}
-	_, ok := o.asked[cluster]
-	return ok
 }

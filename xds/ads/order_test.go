@@ -46,12 +46,12 @@ func (c *conversation) hear(typeURL, nonce, words string, names ...string) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	r, err := ads.ReadRequest(raw, false, ads.Limits{})
+	r, err := ads.ReadRequest(raw, false)
 	if err != nil {
 		c.Fatal(err)
 	}
 	t := c.order.Find(typeURL)
-	if _, err := t.Receive(r, ads.Limits{}, c.now); err != nil {
+	if _, err := t.Receive(r, c.now); err != nil {
 		c.Fatal(err)
 	}
 }
@@ -165,6 +165,10 @@ func TestRemovalsWaitEachForItself(t *testing.T) {
 	c.to(routeType, "r1 b", "r2 d")
 	r := c.wants("before the route moved on", "Cluster +d")
 	c.hear(clusterType, r.Nonce, "")
+	if removed := c.settle("r1"); len(removed) > 0 {
+		t.Fatalf("removed %v at once", removed)
+	}
+	c.now = c.now.Add(removalWait)
 	if removed := c.settle("r1"); !slices.Equal(removed, []string{"c"}) {
 		t.Errorf("removed %v in the end, want c", removed)
 	}

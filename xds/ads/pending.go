@@ -80,10 +80,6 @@ func (s *Subscription) sendAlone(p *plan, name string) *Response {
 func (s *Subscription) respond(f *pending) *Response {
 	s.count++
 	f.number = s.count
-	if len(s.pending) == maxTracked {
-		s.untracked = s.pending[0].number
-		s.pending = append(s.pending[:0], s.pending[1:]...)
-	}
 	s.pending = append(s.pending, f)
 	return s.encode(f)
 }

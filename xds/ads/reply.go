@@ -58,35 +58,34 @@ const (
 // ReadReply reads an encoded DeltaDiscoveryResponse, or a DiscoveryResponse for state of the world.
 // It copies the names, not the bodies. Errors: ErrMalformed, or the limit that it exceeds; nothing
 // of such a response may be used.
-func ReadReply(raw []byte, sotw bool, limits Limits) (*Reply, error) {
-	limits = limits.withDefaults()
+func ReadReply(raw []byte, sotw bool) (*Reply, error) {
 	r := &Reply{}
 	err := eachField(raw, func(num protowire.Number, value []byte) (err error) {
 		removed := num == replyRemoved && !sotw // control_plane in state of the world
-		if (num == replyItems || removed) && len(r.Items)+len(r.Removed) == limits.Names {
-			return fmt.Errorf("a response has more than %d resources", limits.Names)
+		if (num == replyItems || removed) && len(r.Items)+len(r.Removed) == maxNames {
+			return fmt.Errorf("a response has more than %d resources", maxNames)
 		}
 		switch num {
 		case replyTypeURL:
-			r.TypeURL, err = text("type_url", value, limits)
+			r.TypeURL, err = text("type_url", value)
 		case replyNonce:
-			r.Nonce, err = text("nonce", value, limits)
+			r.Nonce, err = text("nonce", value)
 		case replyVersion: // system_version_info, for people, in the incremental protocol
 			if sotw {
-				r.Version, err = text("version_info", value, limits)
+				r.Version, err = text("version_info", value)
 			}
 		case replyRemoved:
 			var name string
 			if removed {
-				name, err = text("a resource name", value, limits)
+				name, err = text("a resource name", value)
 				r.Removed = append(r.Removed, name)
 			}
 		case replyItems:
 			var it Item
 			if sotw {
-				err = it.body(value, limits)
+				err = it.body(value)
 			} else {
-				err = it.read(value, limits)
+				err = it.read(value)
 			}
 			r.Items = append(r.Items, it)
 		}
@@ -104,27 +103,27 @@ func ReadReply(raw []byte, sotw bool, limits Limits) (*Reply, error) {
 }
 
 // read reads one Resource of a response.
-func (it *Item) read(raw []byte, limits Limits) error {
+func (it *Item) read(raw []byte) error {
 	it.Raw = raw
 	return eachField(raw, func(num protowire.Number, value []byte) (err error) {
 		switch num {
 		case itemName:
-			it.Name, err = text("a resource name", value, limits)
+			it.Name, err = text("a resource name", value)
 		case itemVersion:
-			it.Version, err = text("version", value, limits)
+			it.Version, err = text("version", value)
 		case itemBody:
-			err = it.body(value, limits)
+			err = it.body(value)
 		}
 		return err
 	})
 }
 
 // body reads an Any.
-func (it *Item) body(raw []byte, limits Limits) error {
+func (it *Item) body(raw []byte) error {
 	return eachField(raw, func(num protowire.Number, value []byte) (err error) {
 		switch num {
 		case anyTypeURL:
-			it.TypeURL, err = text("type_url of a resource", value, limits)
+			it.TypeURL, err = text("type_url of a resource", value)
 		case anyValue:
 			it.Body = value
 		}

@@ -65,38 +65,37 @@ var (
 
 // ReadRequest reads an encoded DeltaDiscoveryRequest, or a DiscoveryRequest for state of the world.
 // Errors: ErrMalformed, or the limit that it exceeds.
-func ReadRequest(raw []byte, sotw bool, limits Limits) (*Request, error) {
-	limits = limits.withDefaults()
+func ReadRequest(raw []byte, sotw bool) (*Request, error) {
 	f := &deltaFields
 	if sotw {
 		f = &stateFields
 	}
 	r := &Request{raw: raw, fields: f}
 	tooMany := func(n int) error {
-		if n < limits.Names {
+		if n < maxNames {
 			return nil
 		}
-		return fmt.Errorf("a request for %s has more than %d resource names", r.TypeURL, limits.Names)
+		return fmt.Errorf("a request for %s has more than %d resource names", r.TypeURL, maxNames)
 	}
 	err := eachField(raw, func(num protowire.Number, value []byte) (err error) {
 		switch num {
 		case f.node:
 			r.Node = value
 		case f.typeURL:
-			r.TypeURL, err = text("type_url", value, limits)
+			r.TypeURL, err = text("type_url", value)
 		case f.version:
-			r.Version, err = text("version_info", value, limits)
+			r.Version, err = text("version_info", value)
 		case f.nonce:
-			r.Nonce, err = text("response_nonce", value, limits)
+			r.Nonce, err = text("response_nonce", value)
 		case f.subscribe:
 			r.subscribed.add(value)
-			err = cmp.Or(tooMany(r.count), checkText("a resource name", value, limits))
+			err = cmp.Or(tooMany(r.count), checkText("a resource name", value))
 			r.count++
 		case f.unsubscribe:
 			r.Unsubscribe = append(r.Unsubscribe, string(value))
-			err = cmp.Or(tooMany(len(r.Unsubscribe)-1), checkText("a resource name", value, limits))
+			err = cmp.Or(tooMany(len(r.Unsubscribe)-1), checkText("a resource name", value))
 		case f.claims:
-			err = r.claim(value, limits)
+			err = r.claim(value)
 		case f.rejected:
 			r.Rejected, err = readRejection(value)
 		case f.locators, f.unlocators:
@@ -114,14 +113,14 @@ func ReadRequest(raw []byte, sotw bool, limits Limits) (*Request, error) {
 }
 
 // claim reads one entry of initial_resource_versions.
-func (r *Request) claim(value []byte, limits Limits) error {
-	if len(r.Claims) == limits.Names {
-		return fmt.Errorf("a request for %s has more than %d resource versions", r.TypeURL, limits.Names)
+func (r *Request) claim(value []byte) error {
+	if len(r.Claims) == maxNames {
+		return fmt.Errorf("a request for %s has more than %d resource versions", r.TypeURL, maxNames)
 	}
 	var pair [2]string
 	err := eachField(value, func(num protowire.Number, b []byte) (err error) {
 		if num == 1 || num == 2 {
-			pair[num-1], err = text("a resource name or version", b, limits)
+			pair[num-1], err = text("a resource name or version", b)
 		}
 		return err
 	})

@@ -38,12 +38,12 @@ func TestNamesShared(t *testing.T) {
 	cache := ads.NewCache()
 	names := func(list ...string) *ads.Names {
 		r, err := ads.ReadRequest(encode(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: routeType,
-			ResourceNamesSubscribe: list}), false, ads.Limits{})
+			ResourceNamesSubscribe: list}), false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s := ads.NewSubscription(routes(), false, cache, "s-")
-		if _, err := s.Receive(r, ads.Limits{}, time.Time{}); err != nil {
+		if _, err := s.Receive(r, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		return s.Names()
@@ -75,19 +75,20 @@ func TestNamesShared(t *testing.T) {
 // Requests that are malformed or too large are answered with what is wrong.
 func TestRequestErrors(t *testing.T) {
 	t.Parallel()
+	long := strings.Repeat("x", 8<<10+1)
 	for name, tc := range map[string]struct {
 		m    *discoveryv3.DeltaDiscoveryRequest
 		want string
 	}{
 		"no type":    {&discoveryv3.DeltaDiscoveryRequest{}, "no type_url"},
-		"many names": {&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "t", ResourceNamesSubscribe: []string{"a", "b", "c", "d"}}, "more than 3 resource names"},
-		"long name":  {&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "t", ResourceNamesSubscribe: []string{"123456789"}}, "has 9 bytes, at most 8"},
-		"long claim": {&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "t", InitialResourceVersions: map[string]string{"123456789": ""}}, "has 9 bytes, at most 8"},
+		"many names": {&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "t", ResourceNamesSubscribe: make([]string, 200_001)}, "more than 200000 resource names"},
+		"long name":  {&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "t", ResourceNamesSubscribe: []string{long}}, "has 8193 bytes, at most 8192"},
+		"long claim": {&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "t", InitialResourceVersions: map[string]string{long: ""}}, "has 8193 bytes, at most 8192"},
 		"locators":   {&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "t", ResourceLocatorsSubscribe: []*discoveryv3.ResourceLocator{{Name: "a"}}}, "locators are not supported"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := ads.ReadRequest(encode(t, tc.m), false, ads.Limits{Names: 3, NameBytes: 8})
+			_, err := ads.ReadRequest(encode(t, tc.m), false)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
@@ -95,20 +96,23 @@ func TestRequestErrors(t *testing.T) {
 	}
 }
 
-// The limits hold for the names of all requests together.
-func TestSubscriptionLimits(t *testing.T) {
+// The limit of names holds for all requests together.
+func TestSubscriptionLimit(t *testing.T) {
 	t.Parallel()
-	s, limits := ads.NewSubscription(routes(), false, ads.NewCache(), "s-"), ads.Limits{Bytes: 20}
-	for i, name := range []string{"0123456789", "9876543210", "x"} {
+	s := ads.NewSubscription(routes(), false, ads.NewCache(), "s-")
+	for i, first := range []int{0, 150_000} {
+		names := make([]string, 150_000)
+		for n := range names {
+			names[n] = fmt.Sprint(first + n)
+		}
 		r, err := ads.ReadRequest(encode(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: routeType,
-			ResourceNamesSubscribe: []string{name}}), false, limits)
+			ResourceNamesSubscribe: names}), false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = s.Receive(r, limits, time.Time{})
-		if i < 2 && err != nil || i == 2 && (err == nil ||
-			!strings.Contains(err.Error(), "have 21 bytes, at most 20")) {
-			t.Errorf("after name %d: %v", i+1, err)
+		_, err = s.Receive(r, time.Time{})
+		if i == 0 && err != nil || i == 1 && (err == nil || !strings.Contains(err.Error(), "300000 resource names")) {
+			t.Errorf("after request %d: %v", i+1, err)
 		}
 	}
 }
@@ -122,9 +126,9 @@ func BenchmarkAcknowledge(b *testing.B) {
 	b.SetBytes(int64(len(raw)))
 	b.ReportAllocs()
 	for b.Loop() {
-		r, err := ads.ReadRequest(raw, true, ads.Limits{})
+		r, err := ads.ReadRequest(raw, true)
 		if err == nil {
-			_, err = s.Receive(r, ads.Limits{}, time.Time{})
+			_, err = s.Receive(r, time.Time{})
 		}
 		if err != nil {
 			b.Fatal(err)

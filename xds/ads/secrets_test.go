@@ -248,43 +248,6 @@ func TestSecretsModel(t *testing.T) {
 	}
 }
 
-// A client that refused a secret and connects anew would accept it without using it: it is not
-// sent, and shown as refused, until it changes.
-func TestRefusedAfterReconnect(t *testing.T) {
-	t.Parallel()
-	bad := set(secretType, "a=bad", "b=v1")
-	for _, states := range []bool{false, true} {
-		p := newPeer(t, secrets(), states)
-		ask := func(names ...string) {
-			if states {
-				p.state(bad, &discoveryv3.DiscoveryRequest{ResourceNames: names})
-			} else {
-				p.delta(bad, &discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: names})
-			}
-		}
-		ask("a")
-		nonce := p.next(bad).nonce
-		if states {
-			p.state(bad, &discoveryv3.DiscoveryRequest{ResourceNames: []string{"a"}, ResponseNonce: nonce,
-				ErrorDetail: rejection("no such file")})
-		} else {
-			p.delta(bad, &discoveryv3.DeltaDiscoveryRequest{ResponseNonce: nonce,
-				ErrorDetail: rejection("no such file")})
-		}
-		p.reconnect()
-		ask("a", "b")
-		if r := p.next(bad); r.String() != "b=v1" {
-			t.Errorf("states %v: sent %s, want b alone", states, r)
-		}
-		if got := p.sub.Rejected(); len(got) != 1 || got[0].Message != "no such file" {
-			t.Errorf("states %v: refused are %+v", states, got)
-		}
-		if r := p.next(set(secretType, "a=good", "b=v1")); r.String() != "a=good" {
-			t.Errorf("states %v: the repaired one is not sent, but %s", states, r)
-		}
-	}
-}
-
 // Of thousands of secrets, each costs as much as one.
 func BenchmarkSecrets(b *testing.B) {
 	for _, n := range []int{100, 1000, 10000} {

@@ -16,7 +16,6 @@ func (s *Subscription) receiveState(r *Request, now time.Time) (out Outcome) {
 		s.start(names)
 		s.resumed = r.Version != ""
 		s.acceptVersion(r.Version)
-		s.restoreRejected()
 		return Outcome{Started: true}
 	}
 	number, ours := s.number(r.Nonce)
@@ -33,7 +32,6 @@ func (s *Subscription) receiveState(r *Request, now time.Time) (out Outcome) {
 		s.unsubscribe(s.cache.names.minus(s.names, names))
 		s.names = names
 		s.answer = s.answer || s.kind.Whole
-		s.restoreRejected()
 	}
 	return out
 }
@@ -42,9 +40,7 @@ func (s *Subscription) receiveState(r *Request, now time.Time) (out Outcome) {
 // the client has exactly what it should. For types that are not Whole it does not, because what was
 // dropped and subscribed again is not part of it.
 func (s *Subscription) acceptVersion(version string) {
-	suspect := len(s.suspects) > 0
-	s.suspects = nil
-	if version == "" || suspect || !s.kind.Whole || !s.names.All() {
+	if version == "" || !s.kind.Whole || !s.names.All() {
 		return
 	}
 	if target := s.cache.version(s.To, s.names); *target == version {

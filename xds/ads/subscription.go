@@ -25,8 +25,7 @@ type Subscription struct {
 	rank     int                 // in the Order
 	started  bool                // the client asked for this type
 	resumed  bool                // it had resources of an earlier stream then
-	suspects map[string]struct{} // before the start: names whose claims are not accepted; "*" is every name
-	earlier  map[string]Rejected // rejected on an earlier stream, and not subscribed yet
+	suspects map[string]struct{} // before the start: names whose claims are not accepted
 	names    *Names              // what the client subscribes to
 
 	have   resource.Set
@@ -35,9 +34,8 @@ type Subscription struct {
 	queue  []string // names that are sent in responses of their own
 	answer bool     // the next response is due even if it is empty
 
-	pending   []*pending // responses without an answer, oldest first
-	count     uint64     // responses sent
-	untracked uint64     // responses up to this one are not in pending any more
+	pending []*pending // responses without an answer, oldest first
+	count   uint64     // responses sent
 
 	unexplained bool         // state of the world: a whole set is rejected, and it is not known for what
 	version     *string      // state of the world: of the last response; nil: none
@@ -59,9 +57,6 @@ func (s *Subscription) Kind() *Kind { return s.kind }
 // Names are what the client subscribes to.
 func (s *Subscription) Names() *Names { return s.names }
 
-// Resumed reports whether the client had resources of an earlier stream when it started.
-func (s *Subscription) Resumed() bool { return s.resumed }
-
 // Outcome is what a request said about an earlier response.
 type Outcome struct {
 	// Acknowledged and Rejected are about a response of this stream. Both are false for
@@ -71,21 +66,16 @@ type Outcome struct {
 	Started bool
 }
 
-// Receive takes in a request of this type. Errors are limits that the client exceeds; the stream
-// should end.
-func (s *Subscription) Receive(r *Request, limits Limits, now time.Time) (out Outcome, err error) {
+// Receive takes in a request of this type. It returns an error if the client subscribes to too many
+// names; the stream should end.
+func (s *Subscription) Receive(r *Request, now time.Time) (out Outcome, err error) {
 	if s.sotw {
 		out = s.receiveState(r, now)
 	} else {
 		out = s.receiveDelta(r, now)
 	}
-	limits = limits.withDefaults()
-	if n := len(s.names.List()); n > limits.Names {
-		err = fmt.Errorf("subscription to %s has %d resource names, at most %d are allowed", s.kind.TypeURL, n,
-			limits.Names)
-	} else if s.names.Bytes() > limits.Bytes {
-		err = fmt.Errorf("the names of the subscription to %s have %d bytes, at most %d are allowed", s.kind.TypeURL,
-			s.names.Bytes(), limits.Bytes)
+	if n := len(s.names.List()); n > maxNames {
+		err = fmt.Errorf("subscription to %s has %d resource names, at most %d are allowed", s.kind.TypeURL, n, maxNames)
 	}
 	return out, err
 }
@@ -98,7 +88,6 @@ func (s *Subscription) receiveDelta(r *Request, now time.Time) (out Outcome) {
 		}
 		s.start(subscribed)
 		s.acceptClaims(r.Claims)
-		s.restoreRejected()
 		return Outcome{Started: true}
 	}
 	if number, ours := s.number(r.Nonce); ours {
@@ -126,7 +115,6 @@ func (s *Subscription) subscribe(names *Names) {
 		}
 	}
 	s.names = s.cache.names.union(s.names, names)
-	s.restoreRejected()
 }
 
 // unsubscribe drops names. The client forgets their resources.
@@ -149,17 +137,14 @@ func (s *Subscription) unsubscribe(names *Names) {
 }
 
 // resend makes the next response have names again although the client has them: Envoy waits for
-// the endpoints of a changed cluster. Before the first request, claims for them are not accepted.
+// the endpoints of a changed cluster.
 func (s *Subscription) resend(names []string) {
-	if n := len(names); s.started && n > 32 && n > len(s.known.List())/4 {
+	if n := len(names); n > 32 && n > len(s.known.List())/4 {
 		s.forget()
 		return
 	}
 	for _, name := range names {
-		switch {
-		case !s.started:
-			s.suspect(name)
-		case s.known.Covers(name) && s.states[name] == nil: // otherwise it is sent anyway
+		if s.known.Covers(name) && s.states[name] == nil { // otherwise it is sent anyway
 			s.set(name, unknown)
 		}
 	}
@@ -182,9 +167,6 @@ func (s *Subscription) answered(number uint64, rejection *Rejection, now time.Ti
 		i++
 	}
 	if i == len(s.pending) || s.pending[i].number != number {
-		if rejection != nil && number <= s.untracked {
-			s.forget() // the client may have applied any part of it
-		}
 		return Outcome{}
 	}
 	p := s.pending[i]

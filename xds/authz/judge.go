@@ -76,11 +76,15 @@ func Judge(sc *push.Scope, generated Filters, r Request) Decision {
 		return Decision{Verdict: Denied, Reason: r.Revoked + " is revoked"}
 	}
 	r.Host = normalHost(r.Host)
+	written := r.Path
 	r.Path = normalPath(r.Path, sc.Mesh.Config.GetPathNormalization().GetNormalization())
 	d := Decision{Path: r.Path}
 	filters := evaluate(r, generated(sc, r.TCP))
 	d.Steps = steps(sc, filters)
 	d.decide(r, filters)
+	if d.Verdict == Depends && written != "" && r.Path == "" {
+		d.Reason += "; proxies may rewrite the path: write it as they do"
+	}
 	if d.Verdict == Allowed && r.Port == 0 && strictSomewhere(sc, r) {
 		d.Verdict, note = Depends, ""
 		d.Reason = "PeerAuthentication lets callers without a certificate in at some ports only, and the port " +

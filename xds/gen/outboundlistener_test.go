@@ -225,7 +225,7 @@ func TestOutboundChains(t *testing.T) {
 					{Match: l4(&networking.L4MatchAttributes{DestinationSubnets: []string{"10.1.5.9/24", "10.1.7.1"}}), Route: to("a")},
 					{Match: l4(&networking.L4MatchAttributes{DestinationSubnets: []string{"10.1.7.1/32", "10.1.8.0/24"}}), Route: to("b")},
 				}}))),
-			want: []string{"0.0.0.0_5000 else PassthroughCluster", "  [10.1.5.0/24 10.1.7.1/32] -> outbound|1||a",
+			want: []string{"0.0.0.0_5000 else PassthroughCluster", "  [10.1.5.0/24] -> outbound|1||a", "  [10.1.7.1/32] -> outbound|1||a",
 				"  [10.1.8.0/24] -> outbound|1||b", "  [10.1.0.0/16] -> outbound|5000||lan"}},
 		{name: "a subnet route that takes the whole prefix leaves nothing to the service",
 			scope: gentest.Scope(withRoutes(gentest.Egress(nil, lan), testVS("a",

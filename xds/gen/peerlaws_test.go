@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -168,7 +169,7 @@ func checkPeers(t *testing.T, l *listenerv3.Listener, modes push.PeerModes, iden
 				t.Errorf("%s, port %d: the mode is %v and a chain takes %v", l.Name, port, mode, m)
 			}
 			if slices.ContainsFunc(m.GetApplicationProtocols(),
-				func(p string) bool { return slices.Contains(envoy.ALPNMeshAny(), p) }) && !mutual {
+				func(p string) bool { return slices.Contains(strings.Split(envoy.ALPNMeshAny, ","), p) }) && !mutual {
 				t.Errorf("%s, port %d: peers of the mesh are not asked for a certificate: %v", l.Name, port, m)
 			}
 		}

@@ -16,10 +16,12 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashore-mesh/ashore/xds"
+	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
 // Config is what an Envoy is made of.
@@ -46,7 +48,8 @@ type Config struct {
 //     missing.
 //   - Of a rejected response it applies what is right (of endpoints and routes, what stands before the
 //     culprit) and keeps the version names that it had.
-//   - On the next stream it claims those versions.
+//   - On the next stream it claims those versions, except for endpoints that a warming cluster waits
+//     for, as through an agent.
 type Envoy struct {
 	cfg Config
 
@@ -59,7 +62,7 @@ type Envoy struct {
 	ready     bool                         // guarded by mu: the first clusters were ready
 	received  map[string]int               // guarded by mu: type -> resources received
 	broken    []string                     // guarded by mu
-	withheld  []answer                     // guarded by mu: for clusters
+	withheld  []*ads.Ask                   // guarded by mu: answers about clusters
 	asked     map[string]bool              // guarded by mu: types asked for on this stream
 	nonces    map[string]string            // guarded by mu: type -> last nonce on this stream
 }
@@ -73,21 +76,6 @@ type ClusterState struct {
 
 	discovered bool
 	body       []byte
-}
-
-// answer is an acknowledgement, or a rejection when words are given.
-type answer struct{ typeURL, nonce, version, words string }
-
-// message is a response of either protocol.
-type message struct {
-	answer
-	items   []item
-	removed []string
-}
-
-type item struct {
-	name, version string
-	body          []byte
 }
 
 // NewEnvoy makes one that is not connected.
@@ -112,16 +100,16 @@ func (e *Envoy) Run(ctx context.Context) error {
 		return err
 	}
 	err = e.serve(t)
-	if errors.Is(err, io.EOF) { // sending found the stream ended; receiving says why
-		for err = nil; err == nil; {
-			_, err = t.receive()
+	for errors.Is(err, io.EOF) { // sending found the stream ended; receiving says why
+		if _, err = t.receive(); err == nil {
+			err = io.EOF
 		}
 	}
 	return err
 }
 
 // serve talks on one stream until it ends.
-func (e *Envoy) serve(t transport) error {
+func (e *Envoy) serve(t *transport) error {
 	e.mu.Lock()
 	e.withheld, e.asked, e.nonces = nil, map[string]bool{}, map[string]string{}
 	again := e.ready
@@ -188,34 +176,30 @@ func (e *Envoy) Broken() []string {
 }
 
 // handle takes in one response.
-func (e *Envoy) handle(t transport, m *message) error {
+func (e *Envoy) handle(t *transport, r *ads.Reply) error {
 	e.mu.Lock()
-	e.nonces[m.typeURL] = m.nonce
-	e.received[m.typeURL] += len(m.items)
+	e.nonces[r.TypeURL] = r.Nonce
+	e.received[r.TypeURL] += len(r.Items)
 	before := e.wanted()
-	e.apply(m)
-	e.check(m)
+	answer := &ads.Ask{TypeURL: r.TypeURL, Nonce: r.Nonce, Rejected: e.apply(r)}
+	e.check(r)
 	after := e.wanted()
-	started := !e.ready && e.asked[xds.ClusterType] && m.words == "" && !e.warming()
+	started := !e.ready && e.asked[xds.ClusterType] && answer.Rejected == nil && !e.warming()
 	e.ready = e.ready || started
-	var answers []answer
-	if m.typeURL == xds.ClusterType && e.ready && !started && e.warming() && m.words == "" {
-		e.withheld = append(e.withheld, m.answer)
-	} else if m.typeURL == xds.ClusterType && len(e.withheld) > 0 {
-		e.withheld = append(e.withheld, m.answer)
-	} else {
-		answers = append(answers, m.answer)
+	answers, warming := []*ads.Ask{answer}, e.warming()
+	if r.TypeURL == xds.ClusterType && (len(e.withheld) > 0 || e.ready && warming && answer.Rejected == nil) {
+		answers, e.withheld = nil, append(e.withheld, answer)
 	}
-	if !e.warming() {
+	if !warming {
 		answers, e.withheld = append(answers, e.withheld...), nil
 	}
 	e.mu.Unlock()
 
 	for _, a := range answers {
 		if e.cfg.Answer != nil {
-			e.cfg.Answer(a.typeURL)
+			e.cfg.Answer(a.TypeURL)
 		}
-		if err := t.answer(e, a); err != nil {
+		if err := e.answer(t, a); err != nil {
 			return err
 		}
 	}
@@ -230,47 +214,50 @@ func (e *Envoy) handle(t transport, m *message) error {
 	return nil
 }
 
-// apply takes in what a response says, and sets its words when it is rejected.
-func (e *Envoy) apply(m *message) {
-	whole := m.typeURL == xds.ClusterType || m.typeURL == xds.ListenerType
+// apply takes in what a response says. It returns why the response is rejected, or nil.
+func (e *Envoy) apply(r *ads.Reply) *ads.Rejection {
+	whole, words := r.TypeURL == xds.ClusterType || r.TypeURL == xds.ListenerType, ""
 	present := map[string]bool{}
-	for _, it := range m.items {
-		present[it.name] = true
+	for _, it := range r.Items {
+		present[it.Name] = true
+		why := ""
 		if e.cfg.Reject != nil {
-			if why := e.cfg.Reject(m.typeURL, it.name, it.body); why != "" {
-				m.words += fmt.Sprintf("Error adding/updating %s: %s\n", it.name, why)
-				if !whole {
-					break
-				}
-				continue
-			}
+			why = e.cfg.Reject(r.TypeURL, it.Name, it.Body)
 		}
-		e.update(m.typeURL, it)
+		if why == "" {
+			e.update(r.TypeURL, it.Name, it.Body)
+			continue
+		}
+		words += fmt.Sprintf("Error adding/updating %s: %s\n", it.Name, why)
+		if !whole {
+			break
+		}
 	}
+	removed := r.Removed
 	if whole && !e.cfg.Delta {
-		m.removed = nil
-		for _, name := range e.names(m.typeURL) {
+		for _, name := range e.names(r.TypeURL) {
 			if !present[name] {
-				m.removed = append(m.removed, name)
+				removed = append(removed, name)
 			}
 		}
 	}
-	for _, name := range m.removed {
-		e.remove(m.typeURL, name)
+	for _, name := range removed {
+		e.remove(r.TypeURL, name)
 	}
-	if m.words != "" {
-		return
+	if words != "" {
+		return &ads.Rejection{Code: int32(codes.Internal), Message: words}
 	}
-	if e.versions[m.typeURL] == nil {
-		e.versions[m.typeURL] = map[string]string{}
+	if e.versions[r.TypeURL] == nil {
+		e.versions[r.TypeURL] = map[string]string{}
 	}
-	for _, it := range m.items {
-		e.versions[m.typeURL][it.name] = it.version
+	for _, it := range r.Items {
+		e.versions[r.TypeURL][it.Name] = it.Version
 	}
-	for _, name := range m.removed {
-		delete(e.versions[m.typeURL], name)
+	for _, name := range removed {
+		delete(e.versions[r.TypeURL], name)
 	}
-	e.version[m.typeURL] = m.version
+	e.version[r.TypeURL] = r.Version
+	return nil
 }
 
 func (e *Envoy) names(typeURL string) []string {
@@ -280,27 +267,27 @@ func (e *Envoy) names(typeURL string) []string {
 	return slices.Sorted(maps.Keys(e.listeners))
 }
 
-func (e *Envoy) update(typeURL string, it item) {
+func (e *Envoy) update(typeURL, name string, body []byte) {
 	switch typeURL {
 	case xds.ClusterType:
 		var c clusterv3.Cluster
-		decode(it.body, &c)
-		old := e.clusters[it.name]
+		decode(body, &c)
+		old := e.clusters[name]
 		if old == nil {
 			old = &ClusterState{Endpoints: -1}
-			e.clusters[it.name] = old
+			e.clusters[name] = old
 		}
-		if bytes.Equal(old.body, it.body) {
+		if bytes.Equal(old.body, body) {
 			return // as it was: it does not warm again
 		}
-		old.body = it.body
+		old.body = body
 		old.discovered = c.GetType() == clusterv3.Cluster_EDS
 		old.Warming = old.discovered
 		old.Active = old.Active || !old.Warming
 	case xds.EndpointType:
 		var a endpointv3.ClusterLoadAssignment
-		decode(it.body, &a)
-		c := e.clusters[it.name]
+		decode(body, &a)
+		c := e.clusters[name]
 		if c == nil {
 			return
 		}
@@ -309,17 +296,17 @@ func (e *Envoy) update(typeURL string, it item) {
 			c.Endpoints += len(l.LbEndpoints)
 		}
 	case xds.ListenerType:
-		e.listeners[it.name] = routeOf(it.body)
+		e.listeners[name] = routeOf(body)
 	case xds.RouteType:
 		var r routev3.RouteConfiguration
-		decode(it.body, &r)
+		decode(body, &r)
 		var clusters []string
 		for _, h := range r.VirtualHosts {
 			for _, rt := range h.Routes {
 				clusters = append(clusters, rt.GetRoute().GetCluster())
 			}
 		}
-		e.routes[it.name] = clusters
+		e.routes[name] = clusters
 	}
 }
 
@@ -392,20 +379,20 @@ func (e *Envoy) wanted() map[string][]string {
 }
 
 // check notes which listener leads to a cluster that cannot serve.
-func (e *Envoy) check(m *message) {
+func (e *Envoy) check(r *ads.Reply) {
 	for _, l := range slices.Sorted(maps.Keys(e.listeners)) {
 		for _, c := range e.routes[e.listeners[l]] {
 			if cl := e.clusters[c]; cl == nil || !cl.Active || cl.discovered && cl.Endpoints == 0 {
 				e.broken = append(e.broken,
-					fmt.Sprintf("listener %s leads to cluster %s, which cannot serve (after %s %s)", l, c, m.typeURL,
-						m.nonce))
+					fmt.Sprintf("listener %s leads to cluster %s, which cannot serve (after %s %s)", l, c, r.TypeURL,
+						r.Nonce))
 			}
 		}
 	}
 }
 
 // ask sends the first request of a type on a stream.
-func (e *Envoy) ask(t transport, typeURL string) error {
+func (e *Envoy) ask(t *transport, typeURL string) error {
 	e.mu.Lock()
 	names := e.wanted()[typeURL]
 	if e.asked[typeURL] || len(names) == 0 && typeURL != xds.ClusterType && typeURL != xds.ListenerType {
@@ -414,25 +401,40 @@ func (e *Envoy) ask(t transport, typeURL string) error {
 	}
 	e.asked[typeURL] = true
 	claims, version := maps.Clone(e.versions[typeURL]), e.version[typeURL]
+	if typeURL == xds.EndpointType {
+		maps.DeleteFunc(claims, func(name, _ string) bool { return e.clusters[name] != nil && e.clusters[name].Warming })
+	}
 	e.mu.Unlock()
-	return t.first(typeURL, names, claims, version)
+	return t.send(&ads.Ask{TypeURL: typeURL, Subscribe: names, Claims: claims, Version: version})
+}
+
+// answer acknowledges or rejects a response. Over state of the world it repeats the names.
+func (e *Envoy) answer(t *transport, a *ads.Ask) error {
+	if !e.cfg.Delta {
+		e.mu.Lock()
+		a.Subscribe, a.Version = e.wanted()[a.TypeURL], e.version[a.TypeURL]
+		e.mu.Unlock()
+	}
+	return t.send(a)
 }
 
 // resubscribe tells how the names of a type changed.
-func (e *Envoy) resubscribe(t transport, typeURL string, before, after []string) error {
+func (e *Envoy) resubscribe(t *transport, typeURL string, before, after []string) error {
 	if slices.Equal(before, after) {
 		return nil
 	}
 	e.mu.Lock()
-	asked, nonce, version := e.asked[typeURL], e.nonces[typeURL], e.version[typeURL]
+	asked, nonce := e.asked[typeURL], e.nonces[typeURL]
 	e.mu.Unlock()
 	if !asked {
 		return e.ask(t, typeURL)
 	}
+	if !e.cfg.Delta {
+		return e.answer(t, &ads.Ask{TypeURL: typeURL, Nonce: nonce})
+	}
 	lacks := func(in []string) func(string) bool {
 		return func(name string) bool { return slices.Contains(in, name) }
 	}
-	added := slices.DeleteFunc(slices.Clone(after), lacks(before))
-	dropped := slices.DeleteFunc(slices.Clone(before), lacks(after))
-	return t.change(typeURL, after, added, dropped, nonce, version)
+	return t.send(&ads.Ask{TypeURL: typeURL, Subscribe: slices.DeleteFunc(slices.Clone(after), lacks(before)),
+		Unsubscribe: slices.DeleteFunc(slices.Clone(before), lacks(after))})
 }

@@ -22,8 +22,8 @@ import (
 
 // BenchmarkCatalog loads 5,000 services with 50,000 instances, lies idle, and then follows flaps;
 // on each way to Consul. The floor is Consul's own client, which reads the same answers over as
-// many connections and does nothing with them. One iteration is enough: go test -run '^$' -bench
-// Catalog -benchtime 1x ./internal/e2e/consul
+// many connections and discards them. One iteration is enough: go test -run '^$' -bench Catalog
+// -benchtime 1x ./internal/e2e/consul
 func BenchmarkCatalog(b *testing.B) {
 	const services, instances = 5000, 10
 	a := testconsul.Start(b, nil)
@@ -52,7 +52,7 @@ func BenchmarkCatalog(b *testing.B) {
 	}
 }
 
-// flaps measures how long after Consul's own client sees a flap the source has said so.
+// flaps measures the delay from when Consul's own client has a flap until the source has sent it.
 func (c catalog) flaps(b *testing.B, v *view) {
 	b.Helper()
 	var late []time.Duration

@@ -100,8 +100,8 @@ func TestMaintenance(t *testing.T) {
 	}
 }
 
-// A service under a storm of changes leads to a bounded number of batches, others are not held up,
-// and its last state arrives.
+// Many changes of a service lead to a bounded number of batches. They do not delay other services,
+// and the last state arrives.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	for _, w := range ways() {

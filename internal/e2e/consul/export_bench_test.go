@@ -111,7 +111,7 @@ func meshOf(services, instances int) benchMesh {
 	return m
 }
 
-// flaps measures how long after the mesh knows of a flap Consul's own client sees it.
+// flaps measures the delay from when the mesh has a flap until Consul's own client sees it.
 func (m benchMesh) flaps(b *testing.B, c catalog, e *consul.Exporter) {
 	b.Helper()
 	const n = 20

@@ -144,7 +144,7 @@ func TestExport(t *testing.T) {
 			o := w.options(a)
 			x := export(t, "one", o)
 			x.has("web.example", "10.0.0.1", "10.0.0.2 unhealthy")
-			x.has("db.example", "10.0.0.3") // somebody else has one of that name
+			x.has("db.example", "10.0.0.3") // another program has registered that name
 			c.shows(t, "web", "10.0.0.1:8080 passing", "10.0.0.2:8080 critical")
 			x.wantProblem(`its name there would be "db", which is already registered outside this mesh`)
 			c.shows(t, "db", "10.9.0.1:5432 passing")
@@ -254,7 +254,7 @@ func (c catalog) watches(t *testing.T, name string, want ...string) (stop func()
 	return func() { close(done); running.Wait() }
 }
 
-// When nobody renews the session, Consul turns the entries critical. A replica that comes back
+// When the session is not renewed, Consul turns the entries critical. A replica that comes back
 // finds them as they were.
 func TestExportLeaseEnds(t *testing.T) {
 	t.Parallel()
@@ -347,7 +347,7 @@ func TestExportToken(t *testing.T) {
 	c.shows(t, "web")
 }
 
-// A node of that name that is somebody else's is left alone.
+// A node of that name that belongs to another program is not changed.
 func TestExportOthers(t *testing.T) {
 	t.Parallel()
 	a := testconsul.Start(t, nil)

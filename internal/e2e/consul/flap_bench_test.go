@@ -70,8 +70,9 @@ func newFleet(b *testing.B, a *testconsul.Agent, w way, proxies int) *fleet {
 		b.Fatal(err)
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", testport.Free(b))
-	cmd := exec.Command(harness.Program("ashored"), "--dev", "--config", config, "--state", filepath.Join(dir, "state"),
-		"--xds-address", address, "--metrics-address", fmt.Sprintf("127.0.0.1:%d", testport.Free(b)))
+	cmd := exec.Command(harness.Program("ashored"), "--dev", "--config", config,
+		"--set", "state="+filepath.Join(dir, "state"), "--set", "xds.plaintextAddress="+address,
+		"--set", fmt.Sprintf("metrics.address=127.0.0.1:%d", testport.Free(b)))
 	cmd.Stderr = io.Discard
 	wait, err := testchild.Start(cmd)
 	if err != nil {
@@ -139,7 +140,7 @@ func (f *fleet) proxy(ctx context.Context, address string, number int, clusters 
 	}
 }
 
-// quiet waits until no proxy acknowledges anything for a while, and forgets what they did.
+// quiet waits until no proxy acknowledges anything for a while, and clears the records.
 func (f *fleet) quiet() {
 	for {
 		select {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
@@ -78,7 +79,7 @@ func serves(t *testing.T, m *harness.Mesh, c catalog, id, version string) {
 func wantSource(t *testing.T, m *harness.Mesh, name, trouble string) {
 	t.Helper()
 	harness.Eventually(t, fmt.Sprintf("source %s with %q", name, trouble), func() error {
-		s, err := m.Admin.Status(context.Background())
+		s, err := admin.Send(context.Background(), m.Admin, admin.CallStatus, admin.None{})
 		if err != nil {
 			return err
 		}
@@ -120,7 +121,7 @@ func TestMesh(t *testing.T) {
 
 	t.Log("a flap")
 	const who = "spiffe://cluster.local/ns/shop/sa/web"
-	watch := watch(t, m, "web.service.consul")
+	watch := &watched{t, m, "web.service.consul"}
 	watch.is("web-2", "healthy", who)
 	c.health("web-2", "critical")
 	client.Want(t, "no healthy version 2", want("2"), harness.Status(503))
@@ -143,7 +144,7 @@ func TestMesh(t *testing.T) {
 	watch.is("web-2", "", "")
 
 	t.Log("killed, and a cold start of ashored meanwhile")
-	time.Sleep(3 * time.Second) // what Consul said is written down
+	time.Sleep(3 * time.Second) // until the content of Consul is saved
 	a.Kill()
 	wantSource(t, m, "consul:dc1", "cannot be reached")
 	m.Ashored.Kill()

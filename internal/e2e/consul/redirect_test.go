@@ -35,13 +35,12 @@ func virtualIPs(t *testing.T, m *harness.Mesh, hosts ...string) []string {
 	harness.Eventually(t, "virtual addresses", func() error {
 		for i, host := range hosts {
 			out[i] = ""
-			err := m.Admin.Services(context.Background(), admin.ServiceQuery{Host: host},
-				func(e admin.ServiceEvent) error {
-					if e.Service.Allocated {
-						out[i] = e.Service.Addresses[0]
-					}
-					return nil
-				})
+			services, err := admin.Send(context.Background(), m.Admin, admin.CallServices, admin.ServiceQuery{Host: host})
+			for _, s := range services {
+				if s.Allocated {
+					out[i] = s.Addresses[0]
+				}
+			}
 			if err != nil || out[i] == "" {
 				return fmt.Errorf("%s has none: %w", host, err)
 			}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
@@ -52,7 +53,7 @@ func TestMeshReload(t *testing.T) {
 	t.Log("settings that are refused")
 	m.Reload(source("dc1", "ftp://"+one.Address, ""), other)
 	harness.Eventually(t, "the problem is reported", func() error {
-		problems, err := m.Admin.Problems(t.Context())
+		problems, err := admin.Send(t.Context(), m.Admin, admin.CallProblems, admin.None{})
 		if err != nil {
 			return err
 		}

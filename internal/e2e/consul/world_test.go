@@ -190,7 +190,7 @@ func (v *view) knows(host string) bool {
 	return v.endpoints(host) != nil
 }
 
-// said counts the batches and the updates of content in them.
+// said counts the batches and their updates of content.
 func (v *view) said() (batches, updates int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

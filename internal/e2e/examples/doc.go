@@ -1,4 +1,3 @@
-// Package examples runs the folders of examples/ with real Envoys and asks for what their README
-// files promise. Each runs on a loopback network of its own, with the example's files and proxies
-// otherwise as they are.
+// Package examples runs the folders of examples/ with real Envoys, and checks what their README
+// files promise. Each runs on its own loopback network, with the example's files unchanged.
 package examples

@@ -67,7 +67,7 @@ func (e *example) at(address string) string {
 	return e.replace.Replace(address)
 }
 
-// backend stands in for an application at an address of the example.
+// backend simulates an application at an address of the example.
 func (e *example) backend(name, address string) *harness.Backend {
 	return harness.NewBackend(e.t, name, e.at(address))
 }

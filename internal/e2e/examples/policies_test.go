@@ -11,8 +11,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// Who calls is proven by mutual TLS and tokens, and gets what the policies say; they tell why; an
-// edit lets another caller in.
+// Who calls is proven by mutual TLS and tokens, and gets what the policies say; they explain why;
+// an edit lets another caller in.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	e := openIn(t, harness.New(t, nil, harness.Secure("")), "policies")
@@ -48,10 +48,10 @@ func TestPolicies(t *testing.T) {
 		{"shop/web", "/orders/archive/7", "denied", "shop/archive"},
 		{"shop/batch", "/orders", "denied", ""},
 	} {
-		got, err := e.Admin.Explain(t.Context(), admin.ExplainRequest{From: q.from, To: "shop/orders", Method: "GET",
+		got, err := admin.Send(t.Context(), e.Admin, admin.CallExplain, admin.ExplainRequest{From: q.from, To: "shop/orders", Method: "GET",
 			Path: q.path})
-		if err != nil || got.Verdict != q.verdict || !strings.Contains(got.Reason, q.reason) {
-			t.Errorf("why %s %s: %q %q %v, want %s by %q", q.from, q.path, got.Verdict, got.Reason, err, q.verdict,
+		if err != nil || got.Verdict != q.verdict || !strings.Contains(got.Parts[0].Reason, q.reason) {
+			t.Errorf("why %s %s: %q %v %v, want %s by %q", q.from, q.path, got.Verdict, got.Parts, err, q.verdict,
 				q.reason)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// patience bounds one request.
-const patience = 10 * time.Second
+// requestTimeout is the timeout of one request.
+const requestTimeout = 10 * time.Second
 
 // answers makes one request and says what is wrong with the answer: want is the backend's name and
 // the path that it saw; empty when no backend is to answer. Host is the URL's own when empty.
@@ -23,7 +23,7 @@ func answers(transport http.RoundTripper, url, host string, status int, want str
 	if host != "" {
 		req.Host = host
 	}
-	resp, err := (&http.Client{Transport: transport, Timeout: patience}).Do(req)
+	resp, err := (&http.Client{Transport: transport, Timeout: requestTimeout}).Do(req)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testport"
 )
 
-// Whoever types what a README says sees what it promises, and nothing is left. Only addresses and
+// The commands of each README print what it promises, and leave nothing behind. Only addresses and
 // the folder for temporary files are others here, so that several may run at once; the programs
 // have been built.
 func TestTyped(t *testing.T) {
@@ -33,14 +33,14 @@ func TestTyped(t *testing.T) {
 		sees []string
 	}{
 		"canary":  {nil, []string{`"version": "v1"`, `"version": "v2"`, `"requests": 2`, "504 Gateway Timeout", strings.Repeat("200 ", 20), "failed_outlier_check"}},
-		"consul":  {nil, []string{`"one"`, `"two"`, "ok", "consul:consul", "no healthy upstream", `"two"`, "ashore-exported-by", "cannot be reached", `"one"`}},
+		"consul":  {nil, []string{`"one"`, `"two"`, "ok", "consul", "no healthy upstream", `"two"`, "ashore-exported-by", "cannot be reached", `"one"`}},
 		"egress":  {[]string{"127.0.0.1:8090", "127.0.0.1:" + partner, "targetPort: 8090", "targetPort: " + partner}, []string{`200 OK`, `"partner"`, "502 Bad Gateway", "502 Bad Gateway", "200 OK", `"ledger"`}},
 		"gateway": {nil, []string{`"docs"`, "301 Moved Permanently", "location: https://shop.example.com/cart", "404 Not Found", `"shop"`, `"docs"`, `"/returns"`}},
 		"mcp":     {nil, []string{`"name"`, "mcp:central", `"one"`, `"one"`, `"one"`, `"one"`, "check that it runs", `"one"`}},
 		"policies": {nil, []string{"200 OK", "403 Forbidden", "403 Forbidden", "200 OK", "ann", "401 Unauthorized", "403 Forbidden",
 			"ALLOWED", "DENIED", "DENIED", "200 OK"}},
 		"store": {nil, []string{"revision 1: 2 created", `"one"`, "+    - address: ", "nothing was written (--dry-run)", "revision 2: 1 changed, 1 unchanged", `"two"`,
-			"spec.http[0].timeout", "CONFLICT ServiceEntry shop/echo: changed at revision 2", "revision 3: 1 changed", `"one"`, `"one"`, "store:", "revision 3"}},
+			"spec.http[0].timeout", "ServiceEntry shop/echo was changed at revision 2", "revision 3: 1 changed", `"one"`, `"one"`, "store", "revision 3"}},
 		"webhook": {nil, []string{`web.yaml:9: error: `, `did you mean "host"?`, "exit code 1", "exit code 0", "2 objects in 2 files: no problems", `"allowed": false`, "spec.http[0].timeout"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +83,7 @@ func newShell(t *testing.T, name string, pairs []string) *shell {
 	subnet := harness.FreeSubnet(t)
 	s := &shell{t: t, name: name, dir: t.TempDir(), temp: temp,
 		replace: strings.NewReplacer(append(pairs, "/tmp/ashore-", temp+"/ashore-", network, subnet,
-			"bin/ashored --dev ", fmt.Sprintf("bin/ashored --dev --xds-address %s1:15010 --metrics-address %[1]s1:15014 ", subnet))...)}
+			"bin/ashored --dev ", fmt.Sprintf("bin/ashored --dev --set xds.plaintextAddress=%s1:15010 --set metrics.address=%[1]s1:15014 ", subnet))...)}
 	s.link("bin/ashored", harness.Program("ashored"))
 	s.link("bin/ashore-agent", harness.Program("ashore-agent"))
 	s.link("bin/ashorectl", harness.Program("ashorectl"))

@@ -35,20 +35,20 @@ func StartLoad(t testing.TB, c *Client, r Request) *Load {
 	return l
 }
 
-// StartCalls is StartLoad with one worker and a pace of the test's.
-func StartCalls(t testing.TB, c *Client, r Request, pace time.Duration) *Load {
+// StartCalls is StartLoad with one worker and an interval that the test sets.
+func StartCalls(t testing.TB, c *Client, r Request, interval time.Duration) *Load {
 	l := newLoad(t)
-	l.run(pace, func() { l.record(c.Do(r)) })
+	l.run(interval, func() { l.record(c.Do(r)) })
 	return l
 }
 
-// StartLines sends lines to a TCPEcho at address and wants each back: on one connection that is
-// kept, and every tenth time on a new one beside it.
-func StartLines(t testing.TB, address, echo string, pace time.Duration) *Load {
+// StartLines sends lines to a TCPEcho at address and wants each back: on one connection that stays
+// open, and every tenth time on a new one.
+func StartLines(t testing.TB, address, echo string, interval time.Duration) *Load {
 	kept, n := &line{address: address, echo: echo}, 0
 	t.Cleanup(kept.close)
 	l := newLoad(t) // ends before the connection is closed
-	l.run(pace, func() {
+	l.run(interval, func() {
 		l.recordLine(echo, kept.exchange())
 		if n++; n%10 == 0 {
 			fresh := &line{address: address, echo: echo}
@@ -119,14 +119,14 @@ func newLoad(t testing.TB) *Load {
 	return l
 }
 
-// run calls f, a pause of pace before each, until Stop.
-func (l *Load) run(pace time.Duration, f func()) {
+// run calls f until Stop, with a pause before each call.
+func (l *Load) run(interval time.Duration, f func()) {
 	l.done.Go(func() {
 		for {
 			select {
 			case <-l.stop:
 				return
-			case <-time.After(pace):
+			case <-time.After(interval):
 				f()
 			}
 		}
@@ -152,7 +152,7 @@ func (l *Load) record(a Answer, err error) {
 	}
 }
 
-// fail counts a failure; the first of its kind is told with its time. l.mu is held.
+// fail counts a failure; the first error of each kind is logged with its time. l.mu is held.
 func (l *Load) fail(text string) {
 	if l.failures[text]++; l.failures[text] == 1 {
 		l.first = append(l.first, time.Now().UTC().Format("15:04:05.000 ")+text)

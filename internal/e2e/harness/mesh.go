@@ -42,7 +42,7 @@ type Option func(*Mesh)
 // StateOn prepares the state folder before ashored starts.
 func StateOn(prepare func(dir string)) Option { return func(m *Mesh) { prepare(m.State) } }
 
-// On runs ashored on a network that FreeSubnet found, so that others can be told where it will be.
+// On runs ashored on a network that FreeSubnet found, so that a test knows its addresses before.
 func On(subnet string) Option { return func(m *Mesh) { m.subnet = subnet } }
 
 // Further are more settings of a mesh in development that has Sources: "mcp: {readers: [anybody]}".
@@ -76,17 +76,16 @@ func New(t testing.TB, files map[string]string, options ...Option) *Mesh {
 	return m
 }
 
-// initialize creates a control plane in the state folder, unless the test has put one there.
+// initialize creates the control plane, unless there is one already.
 func (m *Mesh) initialize() {
 	m.T.Helper()
-	const already = 3 // exit code of ashored init
 	out, code, err := toEnd(append(m.ns.prefix(), filepath.Join(programs, "ashored"), "init", "--config", m.SettingsFile()))
-	if err != nil || code != 0 && code != already {
+	if err != nil || code != 0 {
 		m.T.Fatalf("ashored init: exit code %d, %v\n%s", code, err, out)
 	}
 }
 
-// FreeSubnet finds a loopback /24 on which nobody listens, "127.70.3.".
+// FreeSubnet finds an unused loopback /24, "127.70.3.".
 func FreeSubnet(t testing.TB) string {
 	for range 200 {
 		n := int(subnets.Add(1)) + os.Getpid()*7
@@ -111,7 +110,7 @@ func (m *Mesh) Socket() string { return filepath.Join(m.State, "admin.sock") }
 // Metrics is the address of ashored's metrics and health.
 func (m *Mesh) Metrics() string { return m.subnet + "1:15014" }
 
-// IP is a loopback address that nobody else in the mesh has.
+// IP returns an unused loopback address of the mesh.
 func (m *Mesh) IP() string { return fmt.Sprintf("%s%d", m.subnet, m.next.Add(1)) }
 
 // Start runs ashored, again after it was killed or stopped, and waits until it serves.
@@ -120,8 +119,8 @@ func (m *Mesh) Start() {
 	argv := append(m.ns.prefix(), filepath.Join(programs, "ashored"))
 	if m.settings == "" {
 		argv = append(argv, m.developed()...)
-		argv = append(argv, "--state", m.State, "--xds-address", m.XDS(), "--metrics-address", m.Metrics(),
-			"--admin-socket", m.Socket())
+		argv = append(argv, "--set", "state="+m.State, "--set", "xds.plaintextAddress="+m.XDS(),
+			"--set", "metrics.address="+m.Metrics(), "--set", "admin.socket="+m.Socket())
 	} else {
 		argv = append(argv, "--config", m.SettingsFile())
 	}
@@ -131,7 +130,7 @@ func (m *Mesh) Start() {
 		if !m.Ashored.Running() {
 			return errors.New("it has ended:\n" + m.Ashored.Log())
 		}
-		_, err := m.Admin.Status(context.Background())
+		_, err := admin.Send(context.Background(), m.Admin, admin.CallStatus, admin.None{})
 		return err
 	})
 }
@@ -167,20 +166,20 @@ func (m *Mesh) Remove(name string) {
 	}
 }
 
-// patience is how long Eventually waits; CI machines are slow and shared.
-const patience = 60 * time.Second
+// eventuallyTimeout is the timeout of Eventually; CI machines are slow and shared.
+const eventuallyTimeout = 60 * time.Second
 
 // Eventually waits until f returns nil.
 func Eventually(t testing.TB, what string, f func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(eventuallyTimeout)
 	for {
 		err := f()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v: %v", what, patience, err)
+			t.Fatalf("%s: not within %v: %v", what, eventuallyTimeout, err)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -32,9 +33,21 @@ func Build(t testing.TB, pkg string) string {
 	return filepath.Join(programs, filepath.Base(pkg))
 }
 
+// together is how many tests of a package run at a time, unless -parallel is given. Most of the time
+// they wait.
+const together = "6"
+
 // Main builds the programs, runs the tests of a package and checks that no goroutine is left. Call
 // it from TestMain.
 func Main(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", together); err != nil {
+			panic(err) // the flag exists, and its value is a number
+		}
+	}
 	code, err := run(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "harness:", err)

@@ -18,7 +18,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 )
 
-// Workload is what a proxy stands beside.
+// Workload describes the workload of a proxy.
 type Workload struct {
 	// Name and Namespace; the namespace is "default" when empty.
 	Name, Namespace string
@@ -49,7 +49,7 @@ const (
 	TProxyUID  = 1
 )
 
-// Proxy is a stock Envoy beside a workload, run by ashore-agent.
+// Proxy is the stock Envoy of a workload, run by ashore-agent.
 type Proxy struct {
 	*Process
 	mesh *Mesh

@@ -22,9 +22,9 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 )
 
-// Secure makes ashored serve TLS alone, beside its certificate authority: workloads Join. The text
-// is further YAML of the settings file, "ca: {validity: 1m}"; what the harness sets itself is
-// files, state, xds, metrics, admin.
+// Secure makes ashored serve only TLS, with its certificate authority: workloads Join. The text is
+// further YAML of the settings file, "ca: {validity: 1m}"; what the harness sets itself is files,
+// state, xds, metrics, admin.
 func Secure(settings string) Option {
 	return func(m *Mesh) { m.settings = settings + "\n" }
 }
@@ -32,8 +32,7 @@ func Secure(settings string) Option {
 // Sources are further sources of a mesh, which decide before its files: "{kind: mcp, address: …}".
 func Sources(list ...string) Option { return func(m *Mesh) { m.sources = append(m.sources, list...) } }
 
-// Configure writes the settings file of a secure mesh anew, with that text; it takes effect with
-// the next Start.
+// Configure replaces the settings file of a secure mesh; it takes effect with the next Start.
 func (m *Mesh) Configure(settings string) {
 	m.T.Helper()
 	m.settings = settings
@@ -44,7 +43,7 @@ func (m *Mesh) Configure(settings string) {
 	}
 }
 
-// Reload gives ashored other sources, as Sources does, and has it read its settings anew.
+// Reload gives ashored other sources, like Sources, and makes it reload its settings.
 func (m *Mesh) Reload(sources ...string) {
 	m.T.Helper()
 	m.sources = sources
@@ -52,7 +51,7 @@ func (m *Mesh) Reload(sources ...string) {
 	m.HangUp()
 }
 
-// HangUp has ashored read its settings anew, and does not wait.
+// HangUp makes ashored reload its settings, and does not wait.
 func (m *Mesh) HangUp() {
 	m.T.Helper()
 	if err := syscall.Kill(m.Ashored.PID(), syscall.SIGHUP); err != nil {
@@ -77,7 +76,7 @@ func (m *Mesh) Token(group, ttl string) admin.Token {
 	m.T.Helper()
 	var t admin.Token
 	Eventually(m.T, "a join token for "+group, func() (err error) {
-		t, err = m.Admin.CreateToken(context.Background(), admin.TokenRequest{Group: group, TTL: ttl})
+		t, err = admin.Send(context.Background(), m.Admin, admin.CallCreateToken, admin.TokenRequest{Group: group, TTL: ttl})
 		return err
 	})
 	return t
@@ -301,20 +300,18 @@ func (m *Mesh) Audited(action string, words ...string) audit.Event {
 	Eventually(m.T, fmt.Sprintf("audited: %s with %q", action, words), func() error {
 		var last []string
 		ok := false
-		err := m.Admin.TailAudit(context.Background(), 1000, false, func(e audit.Event) error {
+		events, err := admin.Send(context.Background(), m.Admin, admin.CallAudit, admin.AuditQuery{Lines: 1000})
+		for _, e := range events {
 			text := fmt.Sprintf("%s %s %s %s %v", e.Actor, e.Target, e.Outcome, e.Reason, e.Details)
 			if e.Action != action {
-				return nil
+				continue
 			}
 			last = append(last, text)
-			for _, w := range words {
-				if !strings.Contains(text, w) {
-					return nil
-				}
+			lacks := func(word string) bool { return !strings.Contains(text, word) }
+			if !slices.ContainsFunc(words, lacks) {
+				found, ok = e, true
 			}
-			found, ok = e, true
-			return nil
-		})
+		}
 		if err == nil && !ok {
 			err = fmt.Errorf("of that action it has %q", last)
 		}

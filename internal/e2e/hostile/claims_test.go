@@ -49,8 +49,8 @@ metadata: {name: evil, namespace: shop, annotations: {ashore.io/allow-addresses:
 spec: {template: {serviceAccount: evil}}
 `
 
-// A workload cannot register the address of another identity, nor one that is not its own, and what
-// it reports of itself changes nobody else's health.
+// A workload cannot register the address of another identity, or one that it does not connect from.
+// Its reports do not change the health of others.
 func TestFalseClaims(t *testing.T) {
 	t.Parallel()
 	subnet := harness.FreeSubnet(t)
@@ -83,7 +83,7 @@ func TestFalseClaims(t *testing.T) {
 			continue
 		}
 		m.Audited("registration.refuse", "sa/evil", claim.words)
-		problems, err := m.Admin.Problems(t.Context())
+		problems, err := admin.Send(t.Context(), m.Admin, admin.CallProblems, admin.None{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,13 +109,13 @@ func wantWeb(t *testing.T, m *harness.Mesh, want ...string) {
 	slices.Sort(want)
 	harness.Eventually(t, "the endpoints of web.test", func() error {
 		var got []string
-		err := m.Admin.Services(t.Context(), admin.ServiceQuery{Host: "web.test", Endpoints: true},
-			func(e admin.ServiceEvent) error {
-				for _, ep := range e.Service.Endpoints {
-					got = append(got, ep.Address+" "+ep.ServiceAccount+" "+ep.Health)
-				}
-				return nil
-			})
+		services, err := admin.Send(t.Context(), m.Admin, admin.CallServices,
+			admin.ServiceQuery{Host: "web.test", Endpoints: true})
+		for _, s := range services {
+			for _, ep := range s.Endpoints {
+				got = append(got, ep.Address+" "+ep.ServiceAccount+" "+ep.Health)
+			}
+		}
 		if slices.Sort(got); err == nil && !slices.Equal(got, want) {
 			err = fmt.Errorf("they are %q, want %q", got, want)
 		}
@@ -123,9 +123,9 @@ func wantWeb(t *testing.T, m *harness.Mesh, want ...string) {
 	})
 }
 
-// registerAs connects the proxy of a workload that registers at an address with the label app=web
-// and reports that it is unhealthy with these words, or else healthy. It stays connected until the
-// test ends.
+// registerAs connects the proxy of a workload, which registers an address with the label app=web.
+// It reports that it is unhealthy with this reason, or healthy. It stays connected until the test
+// ends.
 func registerAs(t *testing.T, m *harness.Mesh, own tls.Certificate, group, address, unhealthy string) error {
 	t.Helper()
 	tlsConfig := &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{own},
@@ -158,7 +158,7 @@ func registerAs(t *testing.T, m *harness.Mesh, own tls.Certificate, group, addre
 	for _, r := range []*discoveryv3.DeltaDiscoveryRequest{{Node: node,
 		TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster"}, report} {
 		if err := s.Send(r); err != nil {
-			break // receiving tells why
+			break // receiving returns the reason
 		}
 	}
 	_, err = s.Recv()

@@ -1,3 +1,3 @@
-// Package hostile attacks a running mesh as a workload with a valid certificate and bad intentions
-// would: one attack of each kind, each with the limit or the refusal that answers it.
+// Package hostile attacks a running mesh from a workload with a valid certificate. It has one
+// attack of each kind, with the limit or the refusal that stops it.
 package hostile

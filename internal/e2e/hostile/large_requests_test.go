@@ -25,8 +25,8 @@ metadata: {name: web, namespace: shop}
 spec: {template: {serviceAccount: web}}
 `
 
-// Many large requests for certificates, whole ones and ones whose last byte never comes, take
-// little memory, and keep nobody else from joining.
+// Many large requests for certificates, complete and incomplete ones, use little memory, and other
+// workloads can still join.
 func TestLargeCertificateRequests(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": largeRequestsMesh}, harness.Secure(""))

@@ -27,8 +27,8 @@ metadata: {name: web, namespace: shop}
 spec: {template: {serviceAccount: web}}
 `
 
-// A workload that opens streams and resets them at once fills no log, and the lines about others
-// stand in it.
+// A workload that opens and resets streams does not fill the log, and lines about others are still
+// logged.
 func TestLogFlood(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": logFloodMesh}, harness.Secure(""))

@@ -30,6 +30,7 @@ import (
 	securityv1 "istio.io/api/security/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
@@ -44,7 +45,7 @@ const (
 	fewServices, manyServices = 100, 10_000
 	// mostGrowth is by how much one workload may raise the memory of ashored, in KiB.
 	mostGrowth = 64 << 10
-	// attackTime is how long an attack goes on at most.
+	// attackTime is the maximum duration of an attack.
 	attackTime = 4 * time.Second
 )
 
@@ -125,7 +126,7 @@ func TestLargeEnvoyIsServed(t *testing.T) {
 		harness.Secure("log: {level: warn}"))
 	m.Join(harness.Workload{Name: "good", Group: "shop/good"})
 	served := func() error {
-		s, err := m.Admin.Status(t.Context())
+		s, err := admin.Send(t.Context(), m.Admin, admin.CallStatus, admin.None{})
 		if err != nil || len(s.Proxies) != 1 {
 			return fmt.Errorf("proxies %v, error %w", s.Proxies, err)
 		}
@@ -246,7 +247,7 @@ func dial(m *harness.Mesh, own *tls.Certificate, options ...grpc.DialOption) (*g
 	return grpc.NewClient(m.TLS(), append(options, grpc.WithTransportCredentials(credentials.NewTLS(config)))...)
 }
 
-// node is what a proxy of a group says of itself.
+// node is the node of a proxy of a group.
 func node(group, id string) *corev3.Node {
 	return &corev3.Node{Id: fmt.Sprintf("sidecar~10.9.0.1~%s.shop~shop.svc.cluster.local", id),
 		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
@@ -421,8 +422,8 @@ func (a *attacker) each(ctx context.Context, connections int,
 	all.Wait()
 }
 
-// unfinished sends the beginning of a request on each of many streams, in frames of that size, and
-// goes on for as long as it is let.
+// unfinished sends the beginning of a request on each of many streams, in frames of that size,
+// until the connection ends.
 func (a *attacker) unfinished(ctx context.Context, size int) {
 	a.each(ctx, 40, func(ctx context.Context, _ int, own *tls.Certificate) error {
 		c, err := dialRaw(ctx, a.m.TLS(), own)

@@ -32,7 +32,7 @@ func TestStateFolderOfOthers(t *testing.T) {
 		link + "/": "state folder " + link + " is a symbolic link to " + own,
 	} {
 		for program, args := range map[string][]string{
-			"ashored":      {"--dev", "--files", files, "--xds-address", "127.0.0.1:0", "--metrics-address", "127.0.0.2:0", "--admin-socket", filepath.Join(dir, "admin.sock"), "--state", state},
+			"ashored":      {"--dev", "--files", files, "--set", "xds.plaintextAddress=127.0.0.1:0", "--set", "metrics.address=127.0.0.2:0", "--set", "admin.socket=" + filepath.Join(dir, "admin.sock"), "--set", "state=" + state},
 			"ashore-agent": {"run", "--dev", "--xds", "127.0.0.1:1", "--namespace", "shop", "--name", "web", "--address", "127.0.0.1", "--state", state, "--envoy", testenvoy.Path(t)},
 		} {
 			out, code, err := harness.Command(program, args...)

@@ -10,8 +10,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// The agent of a workload answers for names of the mesh, with what it has on disk too when it
-// starts without a control plane, and follows changes.
+// The agent of a workload answers for names of the mesh, and follows changes. When it starts
+// without a control plane, it uses its copy on disk.
 func TestDNS(t *testing.T) {
 	t.Parallel()
 	entry := func(address string) string {

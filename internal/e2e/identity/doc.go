@@ -1,4 +1,4 @@
-// Package identity tests what a mesh with identities promises: workloads join by a line that a user
-// pastes, real Envoys speak mutual TLS, and what is renewed, rotated, revoked, killed or damaged
-// does what it should to the traffic.
+// Package identity tests a mesh with identities: workloads join with the printed command, and real
+// Envoys use mutual TLS. The tests renew, rotate, revoke, kill and damage, and check the effect on
+// traffic.
 package identity

@@ -11,8 +11,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// A rotation is forced to its end within seconds, as after a theft: machines whose certificates
-// live for a day renew them by themselves, and nobody has to join again.
+// A rotation is forced to its end within seconds, as after a theft: machines with certificates of a
+// day renew by themselves, and none has to join again.
 func TestRotationForcedToItsEnd(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"),
@@ -20,7 +20,7 @@ func TestRotationForcedToItsEnd(t *testing.T) {
 	web := serve(t, m, "web", "web-1")
 	a := m.Join(harness.Workload{Name: "a-1", Group: "shop/a"})
 	answers(t, a.Client(httpPort), "web-1")
-	time.Sleep(time.Minute) // a certificate that has just come is not doubted
+	time.Sleep(time.Minute) // a new certificate is not suspected
 	first := authority(t, m).Roots[0].Root
 	command(t, m, "ca", "rotate", "--reason", "test")
 	rotated(t, m, "distribute")

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
@@ -38,9 +39,9 @@ spec:
 `, httpPort, secondPort, ingress)
 }
 
-// A workload to which nothing is redirected is called in plaintext, and by mutual TLS at the ports
-// for which a Sidecar has an ingress listener. The operator and the workload are told, with what to
-// do; a rule that demands mutual TLS gets none.
+// A workload without interception is called in plaintext, and by mutual TLS at the ports of a
+// Sidecar's ingress listeners. Operator and workload see the problem, with what to do; a rule that
+// demands mutual TLS gets none.
 func TestPlaintextWithoutInboundListener(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": twoPorts(""), "a.yaml": group("a")}, harness.Secure(""))
@@ -50,7 +51,7 @@ func TestPlaintextWithoutInboundListener(t *testing.T) {
 	client := m.Join(harness.Workload{Name: "a-1", Group: "shop/a"})
 	plain, second := client.Client(httpPort).Fresh(), client.Client(secondPort).Fresh()
 	plain.Want(t, "the application itself", call(), unproven("plain"))
-	told(t, m, fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort), "plaintext",
+	waitProblem(t, m, fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort), "plaintext",
 		"ingress listener", "ISTIO_MUTUAL")
 	web.WantLine("interception", "warn ", fmt.Sprintf("to port %d reach", httpPort))
 
@@ -58,11 +59,11 @@ func TestPlaintextWithoutInboundListener(t *testing.T) {
 	m.Write("web.yaml", twoPorts(fmt.Sprintf(`{port: {number: %d, name: http, protocol: HTTP}, defaultEndpoint: "0.0.0.0:%d"}`, secondPort, httpAppPort)))
 	second.Want(t, "the application behind its proxy", call(), proven("behind"))
 	plain.Want(t, "the other port", call(), unproven("plain"))
-	told(t, m, fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort))
+	waitProblem(t, m, fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort))
 	web.WantLine("interception", "warn ", fmt.Sprintf("port %d reach", httpPort))
 
 	m.Write("mode.yaml", mode("STRICT"))
-	told(t, m, fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort), "STRICT",
+	waitProblem(t, m, fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort), "STRICT",
 		"are not enforced")
 	second.Want(t, "STRICT behind the proxy", call(), proven("behind"))
 	m.Write("rule.yaml", `apiVersion: networking.istio.io/v1
@@ -74,7 +75,8 @@ spec: {host: web.test, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}}
 	second.Want(t, "a rule that demands mutual TLS, behind the proxy", call(), proven("behind"))
 }
 
-// certificateHeader is what the server's proxy tells the application of the caller's certificate.
+// certificateHeader is the header by which the server's proxy passes the caller's certificate to
+// the application.
 const certificateHeader = "X-Forwarded-Client-Cert"
 
 // proven checks that a backend answered whose proxy saw the client's certificate.
@@ -90,7 +92,7 @@ func proven(backend string) func(harness.Answer) error {
 	}
 }
 
-// unproven checks that a backend answered that no proxy told of a certificate.
+// unproven checks that a backend received no certificate of the caller.
 func unproven(backend string) func(harness.Answer) error {
 	return func(a harness.Answer) error {
 		if err := harness.From(backend)(a); err != nil {
@@ -103,11 +105,11 @@ func unproven(backend string) func(harness.Answer) error {
 	}
 }
 
-// told waits until one problem has all of words.
-func told(t *testing.T, m *harness.Mesh, words ...string) {
+// waitProblem waits until one problem contains all words.
+func waitProblem(t *testing.T, m *harness.Mesh, words ...string) {
 	t.Helper()
 	harness.Eventually(t, fmt.Sprintf("a problem with %q", words), func() error {
-		list, err := m.Admin.Problems(context.Background())
+		list, err := admin.Send(context.Background(), m.Admin, admin.CallProblems, admin.None{})
 		if err != nil {
 			return err
 		}

@@ -48,7 +48,7 @@ func impostor(t *testing.T, m *harness.Mesh, c *tls.Certificate) string {
 	return l.Addr().String()
 }
 
-// Whatever is wrong when a line is pasted, the user is told what, where and what to do.
+// Every error after a join command is pasted says what, where and what to do.
 func TestJoinMessages(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": service("web")}, harness.Secure(""))
@@ -116,7 +116,7 @@ func TestJoinMessages(t *testing.T) {
 	}
 }
 
-// What keeps an agent from running stands in its log and, while it runs, in its status.
+// What prevents an agent from running is in its log and, while it runs, in its status.
 func TestRunMessages(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"a.yaml": group("a")}, harness.Secure(""))

@@ -15,7 +15,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// quiet is a mesh whose control plane has gone, after both agents kept a copy: a client a-1 and
+// quiet is a mesh whose control plane has stopped, after both agents saved a copy: a client a-1 and
 // web-1.
 func quiet(t *testing.T) (m *harness.Mesh, web *server, a *harness.Proxy) {
 	t.Helper()
@@ -35,8 +35,8 @@ func quiet(t *testing.T) (m *harness.Mesh, web *server, a *harness.Proxy) {
 // cacheOf is the path of an agent's cache file.
 func cacheOf(p *harness.Proxy) string { return filepath.Join(p.State, "configuration.cache") }
 
-// kept waits until an agent has a copy that is not going to change: an agent that ends writes a
-// last one.
+// kept waits until an agent has a copy that no longer changes: an agent that ends writes a last
+// one.
 func kept(t *testing.T, p *harness.Proxy) {
 	t.Helper()
 	path := cacheOf(p)
@@ -50,8 +50,8 @@ func kept(t *testing.T, p *harness.Proxy) {
 }
 
 // The control plane is away: Envoy is killed, agents are killed, agents are restarted, one by one
-// and together. Traffic goes on from the copies on disk, status says so, and when the control plane
-// is back it says that too.
+// and together. Traffic continues from the copies on disk, and status says so, and also when the
+// control plane is back.
 func TestRestartsWithoutControlPlane(t *testing.T) {
 	t.Parallel()
 	m, web, a := quiet(t)
@@ -115,8 +115,8 @@ func envoyOf(t *testing.T, p *harness.Proxy) int {
 	return pid
 }
 
-// A copy on disk that is damaged, too old, or somebody else's is not used: the log and the status
-// say why, and nothing is served by it.
+// A copy on disk that is damaged, too old, or of another workload is not used: the log and the
+// status say why, and nothing is served by it.
 func TestBadCopies(t *testing.T) {
 	t.Parallel()
 	_, web, a := quiet(t)

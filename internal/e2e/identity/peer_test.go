@@ -125,7 +125,7 @@ func digest(c *x509.Certificate) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// uri is the identity that a certificate tells.
+// uri is the identity of a certificate.
 func uri(c *x509.Certificate) string {
 	var all []string
 	for _, u := range c.URIs {

@@ -42,8 +42,8 @@ func TestPortsAreChecked(t *testing.T) {
 
 // A workload without interception and without a Sidecar: Envoy listens for an application that
 // listens on loopback, with mutual TLS; one that has the workload's address itself gets plaintext,
-// and the operator hears of it. A caller on the same machine is refused like others while the
-// application is stopped.
+// and a problem says so. A caller on the same machine is refused like others while the application
+// is stopped.
 func TestLoopbackApplication(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": plainService("web"), "a.yaml": group("a"),

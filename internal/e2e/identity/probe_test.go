@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
@@ -72,17 +73,17 @@ func probedBy(probe string) string {
 // get is a probe of a path.
 func get(path string) string { return fmt.Sprintf("httpGet: {path: %s, port: %d}", path, probePort) }
 
-// refuses waits until nobody answers a client's requests to web.
+// refuses waits until no endpoint answers a client's requests to web.
 func refuses(t *testing.T, c *harness.Client, what string) {
 	t.Helper()
 	c.Want(t, what, call(), harness.Status(http.StatusServiceUnavailable))
 }
 
-// unwell waits until the operator is told that a workload is not well, and why.
+// unwell waits until ashorectl shows that a workload is unhealthy, and why.
 func unwell(t *testing.T, m *harness.Mesh, name, why string) {
 	t.Helper()
 	harness.Eventually(t, "the list of workloads tells of "+name, func() error {
-		list, err := m.Admin.Workloads(context.Background())
+		list, err := admin.Send(context.Background(), m.Admin, admin.CallWorkloads, admin.None{})
 		if err != nil {
 			return err
 		}
@@ -96,8 +97,8 @@ func unwell(t *testing.T, m *harness.Mesh, name, why string) {
 }
 
 // The probe of a WorkloadGroup decides who is an endpoint: at once, after an edit, after a restart
-// without the control plane, and not any more when it is removed. One that a workload may not
-// follow changes nothing, and is told.
+// without the control plane, and not any more when it is removed. One that a workload may not run
+// changes nothing, and is reported.
 func TestGroupProbe(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": probedBy(get("/a")), "a.yaml": group("a"),
@@ -109,7 +110,7 @@ func TestGroupProbe(t *testing.T) {
 	s.WantLine("registration", "bad shop/web at ", "/a answers 503", "probed as its group says")
 	unwell(t, m, "shop/web-1", "/a answers 503")
 	refuses(t, client, "an application that was never well")
-	d, err := m.Admin.Dump(context.Background(), "web-1.shop", "probe")
+	d, err := admin.Send(context.Background(), m.Admin, admin.CallDump, admin.DumpRequest{Proxy: "web-1.shop", Type: "probe"})
 	if err != nil || len(d.Types) != 1 || len(d.Types[0].Resources) != 1 ||
 		!strings.Contains(string(d.Types[0].Resources[0].Body), `"/a"`) {
 		t.Errorf("a dump of the probe: %+v, %v", d, err)
@@ -137,7 +138,7 @@ func TestGroupProbe(t *testing.T) {
 	m.Write("web.yaml", probedBy("exec: {command: [id]}"))
 	s.WantLine("registration", "warn ", "healthy by the previous probe", "it runs a command", "/b")
 	harness.Eventually(t, "the control plane tells who does not take the probe", func() error {
-		st, err := m.Admin.Status(context.Background())
+		st, err := admin.Send(context.Background(), m.Admin, admin.CallStatus, admin.None{})
 		if err != nil {
 			return err
 		}

@@ -8,15 +8,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// notAccepted is what whoever brings a bad token is told, whatever is wrong with it.
+// notAccepted is the answer to every invalid token.
 const notAccepted = "the join token is not accepted: it may be used, expired, revoked, mistyped or for another group; make a new one on the control plane: ashorectl join-token create --group NAMESPACE/NAME"
 
-// A token is good once, for one key, until it ends; whoever is refused learns no more than that,
-// and the audit log says what it was.
+// A token is good once, for one key, until it ends; the client gets no more details, and the audit
+// log has the reason.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a")}, harness.Secure(""))
@@ -62,7 +63,7 @@ func TestTokens(t *testing.T) {
 	joins(harness.Line(t, good), "second", t.TempDir(), "joined\n") // the tampered one took nothing from it
 
 	revoked := m.Token("shop/a", "")
-	if err := m.Admin.RevokeToken(t.Context(), revoked.ID); err != nil {
+	if _, err := admin.Send(t.Context(), m.Admin, admin.CallRevokeToken, admin.TokenID{ID: revoked.ID}); err != nil {
 		t.Fatal(err)
 	}
 	refused(harness.Line(t, revoked), revoked.ID, "unknown")
@@ -99,7 +100,7 @@ func TestTwoMachinesOneToken(t *testing.T) {
 		m.Audited(audit.TokenRefuse, audit.Refused, "token used", token.ID,
 			fmt.Sprintf("machine-%d-%d", round, 1-loser))
 	}
-	list, err := m.Admin.Workloads(t.Context())
+	list, err := admin.Send(t.Context(), m.Admin, admin.CallWorkloads, admin.None{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +109,7 @@ func TestTwoMachinesOneToken(t *testing.T) {
 	}
 }
 
-// A line is pasted again while the agent runs: it says so, ends well, and the traffic goes on.
+// A line is pasted again while the agent runs: it says so, succeeds, and traffic continues.
 func TestPastedTwice(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a")}, harness.Secure(""))
@@ -125,8 +126,8 @@ func TestPastedTwice(t *testing.T) {
 	all.clean(t)
 }
 
-// A token of one group serves no member of another: whoever changes the line is refused, which is
-// audited with the reason, and the line as it was printed is good still.
+// A token of one group serves no member of another: a changed command is refused and audited with
+// the reason, and the original command still works.
 func TestTokenOfAnotherGroup(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"),

@@ -18,8 +18,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// Between two workloads goes mutual TLS: each end shows its own certificate, the application is
-// told whose request it is, and nothing of the request can be read on the way.
+// Between two workloads goes mutual TLS: each end presents its certificate, the application
+// receives the caller's identity, and the request cannot be read on the network.
 func TestMutualTLSOnTheWire(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"),
@@ -156,7 +156,7 @@ func (p *tap) between(t *testing.T, address, to string) {
 			out, err := net.Dial("tcp", to)
 			if err != nil {
 				t.Errorf("tap: %v", err)
-				_ = in.Close() // nobody is behind it
+				_ = in.Close() // it has no endpoint
 				return
 			}
 			t.Cleanup(func() { _, _ = in.Close(), out.Close() }) // either end may have cut it
@@ -171,7 +171,7 @@ func (p *tap) between(t *testing.T, address, to string) {
 	})
 }
 
-// onTheWay is what somebody sees who listens between two Envoys.
+// onTheWay is what passes between two Envoys on the network.
 func onTheWay(t *testing.T, m *harness.Mesh, web *server, a *harness.Proxy) {
 	ip, p := m.IP(), &tap{}
 	p.between(t, fmt.Sprintf("%s:%d", ip, httpPort), fmt.Sprintf("%s:%d", web.IP, httpPort))

@@ -107,7 +107,7 @@ func answers(t *testing.T, client *harness.Client, from string) {
 	client.Want(t, from+" answers", call(), harness.From(from))
 }
 
-// loads are steady calls of a client to web: on kept connections and new ones, and raw TCP.
+// loads are steady calls of a client to web: on open connections and new ones, and raw TCP.
 type loads []*harness.Load
 
 // steady starts them once they succeed; name is that of the web that answers.
@@ -115,11 +115,11 @@ func steady(t *testing.T, client *harness.Proxy, name string) loads {
 	t.Helper()
 	kept := client.Client(httpPort)
 	answers(t, kept, name)
-	const pace = 25 * time.Millisecond
+	const interval = 25 * time.Millisecond
 	return loads{
-		harness.StartCalls(t, kept, call(), pace),
-		harness.StartCalls(t, client.Client(httpPort).Fresh(), call(), pace),
-		harness.StartLines(t, fmt.Sprintf("%s:%d", client.IP, tcpPort), name, pace),
+		harness.StartCalls(t, kept, call(), interval),
+		harness.StartCalls(t, client.Client(httpPort).Fresh(), call(), interval),
+		harness.StartLines(t, fmt.Sprintf("%s:%d", client.IP, tcpPort), name, interval),
 	}
 }
 

@@ -1,3 +1,3 @@
-// Package machines tests Ashore on real machines: systemd containers on a network of their own,
-// into which the packages are installed as an operator would.
+// Package machines tests Ashore on real machines: systemd containers on a separate network. The
+// packages are installed as an operator would install them.
 package machines

@@ -175,7 +175,7 @@ func (l *lab) newMachine(name string, number int) *machine {
 
 // cgroups is where the control groups of version 2 are.
 func cgroups() string {
-	const both = "/sys/fs/cgroup/unified" // beside those of version 1
+	const both = "/sys/fs/cgroup/unified" // in addition to those of version 1
 	if _, err := os.Stat(both); err == nil {
 		return both
 	}

@@ -188,8 +188,8 @@ func (s *suite) join(m *machine, group string) string {
 	return m.run(s.pasted[m.name])
 }
 
-// token makes a token for a group on the control plane, which may not have read the group yet, and
-// returns what is to be pasted.
+// token makes a token for a group on the control plane, which may not have read the group yet. It
+// returns the printed commands.
 func (s *suite) token(group string) string {
 	s.t.Helper()
 	return s.plane.eventually(5*time.Second, "ashorectl join-token create --group "+group+" 2>/dev/null")
@@ -228,8 +228,8 @@ func (s *suite) follow(section string) {
 	}
 }
 
-// load asks for a URL from a machine, or, when that is nil, from outside, while f runs, and fails
-// the test when a request fails.
+// load requests a URL while f runs, from a machine or, if that is nil, from outside. The test fails
+// when a request fails.
 func (s *suite) load(from *machine, url string, f func()) {
 	s.t.Helper()
 	program := filepath.Join(s.dir, "load")

@@ -81,7 +81,7 @@ func joinAgain(t *testing.T, s *suite) {
 	s.edge.run("ashore-agent status")
 }
 
-// twoServices: a machine serves another service beside the first one, on a port of its own.
+// twoServices: a machine serves a second service, on another port.
 func twoServices(t *testing.T, s *suite) {
 	s.plane.write("/etc/ashore/config/admin.yaml", `apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -154,7 +154,7 @@ spec:
 	if out := s.edge.run("ashore-agent status"); !strings.Contains(out, "sa/api") || !strings.Contains(out, "sa/edge") {
 		t.Errorf("status shows not both:\n%s", out)
 	}
-	s.edge.run("ashore-agent leave --yes --name api-1 --namespace shop; systemctl stop nginx; " +
+	s.edge.run("ashore-agent leave --yes --state /var/lib/ashore-agent/api-1.shop; systemctl stop nginx; " +
 		"rm -r /etc/nginx/sites-enabled/api /var/lib/nginx/*; mv /root/default /etc/nginx/sites-enabled/; " +
 		"ip address del " + address + "/24 dev host0")
 	s.edge.run("ashore-agent status")
@@ -303,8 +303,7 @@ func envoyCrashed(t *testing.T, s *suite) {
 	}
 }
 
-// firewalls: those of Debian keep their policy beside the rules, and the rules outlive their
-// reloads.
+// firewalls: Debian's firewalls keep their policy, and the rules outlive their reloads.
 func firewalls(t *testing.T, s *suite) {
 	for _, firewall := range []struct{ start, reload, stop string }{
 		{"systemctl start firewalld && firewall-cmd -q --add-service=ssh --add-service=http", "firewall-cmd -q --reload && firewall-cmd -q --add-service=http", "systemctl stop firewalld"},

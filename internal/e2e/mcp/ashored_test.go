@@ -10,6 +10,7 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 	"github.com/ashore-mesh/ashore/internal/e2e/mcptest"
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -45,7 +46,7 @@ func backendEntry(host string, b *harness.Backend) *networking.ServiceEntry {
 // source is how ashored says that one of its sources stands.
 func source(t *testing.T, m *harness.Mesh, name string) feed.SourceStatus {
 	t.Helper()
-	s, err := m.Admin.Status(context.Background())
+	s, err := admin.Send(context.Background(), m.Admin, admin.CallStatus, admin.None{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,7 @@ func TestAshored(t *testing.T) {
 	client.Want(t, "the other endpoint", call, harness.From("other"))
 	x.Put(entries, "shop/echo", backendEntry("", other))
 	harness.Eventually(t, "a problem that names it", func() error {
-		problems, err := m.Admin.Problems(context.Background())
+		problems, err := admin.Send(context.Background(), m.Admin, admin.CallProblems, admin.None{})
 		if err != nil {
 			return err
 		}

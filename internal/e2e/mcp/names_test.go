@@ -127,9 +127,9 @@ func allocated(table map[string][]string, host string) error {
 	return nil
 }
 
-// Hosts of files, the store, an MCP server and Consul stand in the table of names: with the
-// addresses that they declare, else with allocated ones, which no two share and which a restart
-// leaves as they are; those that are to have none with the addresses of their healthy endpoints.
+// Hosts of files, the store, an MCP server and Consul are in the table of names: with the addresses
+// that they declare, else with allocated ones, which no two share and which a restart leaves as
+// they are; those that are to have none with the addresses of their healthy endpoints.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	x := &mcptest.XDS{Store: mcptest.NewStore()}

@@ -34,7 +34,7 @@ func ring(t *testing.T, settings, options string, file func(i int) string, more 
 	}
 	for i, m := range out {
 		harness.Eventually(t, fmt.Sprintf("member %d is ready", i), func() error {
-			if s, err := m.Admin.Status(context.Background()); err != nil || !s.Ready {
+			if s, err := admin.Send(context.Background(), m.Admin, admin.CallStatus, admin.None{}); err != nil || !s.Ready {
 				return fmt.Errorf("it waits for %v (%v)", s.Waiting, err)
 			}
 			return nil
@@ -47,7 +47,7 @@ func ring(t *testing.T, settings, options string, file func(i int) string, more 
 func contexts(t *testing.T, all []*harness.Mesh) (out [members]uint64) {
 	t.Helper()
 	for i, m := range all {
-		s, err := m.Admin.Status(context.Background())
+		s, err := admin.Send(context.Background(), m.Admin, admin.CallStatus, admin.None{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func wantRest(t *testing.T, all []*harness.Mesh) {
 func wantFrom(t *testing.T, m *harness.Mesh, namespace, name, source, address string) {
 	t.Helper()
 	harness.Eventually(t, fmt.Sprintf("%s/%s of %s with %s", namespace, name, source, address), func() error {
-		objects, err := m.Admin.Objects(context.Background(), "ServiceEntry", namespace, name)
+		objects, err := admin.Send(context.Background(), m.Admin, admin.CallObjects, admin.ObjectQuery{Kind: "ServiceEntry", Namespace: namespace, Name: name})
 		if err != nil {
 			return err
 		}
@@ -101,8 +101,8 @@ spec:
 `, "ADDRESS", address)
 }
 
-// Three that read one Consul and tell one another its services come to rest, and what Consul says
-// reaches all.
+// Three that read one Consul and relay its services to one another reach a stable state, and
+// changes of Consul reach all.
 func TestRingOfServices(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)
@@ -133,8 +133,8 @@ func TestRingOfServices(t *testing.T) {
 	}
 }
 
-// The health of an instance is that of our own Consul, also while a neighbour that relays it is
-// down.
+// The health of an instance is that of our own Consul, also while another control plane that relays
+// it is down.
 func TestHealthBesideRelay(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)
@@ -158,13 +158,13 @@ func TestHealthBesideRelay(t *testing.T) {
 		t.Helper()
 		harness.Eventually(t, fmt.Sprintf("cweb is %q", want), func() error {
 			got := ""
-			err := a.Admin.Services(t.Context(), admin.ServiceQuery{Host: "cweb.service.consul", Endpoints: true},
-				func(e admin.ServiceEvent) error {
-					for _, ep := range e.Service.Endpoints {
-						got += fmt.Sprintf("%s %s by %s, ", ep.Address, ep.Health, ep.From.Source)
-					}
-					return nil
-				})
+			services, err := admin.Send(t.Context(), a.Admin, admin.CallServices,
+				admin.ServiceQuery{Host: "cweb.service.consul", Endpoints: true})
+			for _, s := range services {
+				for _, ep := range s.Endpoints {
+					got += fmt.Sprintf("%s %s by %s, ", ep.Address, ep.Health, ep.From.Source)
+				}
+			}
 			if got != want || err != nil {
 				return fmt.Errorf("it is %q (%v)", got, err)
 			}

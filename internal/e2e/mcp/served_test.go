@@ -42,7 +42,7 @@ type served struct {
 	context *push.Context // nil: proxies are not served yet
 }
 
-// newServed serves over a connection without TLS, on which readers tells who may read.
+// newServed serves over a connection without TLS; readers says who may read.
 func newServed(t *testing.T, readers mcp.Readers, opts ...grpc.ServerOption) *served {
 	t.Helper()
 	s := newServedEarly(t, readers, opts...)
@@ -78,7 +78,7 @@ func newServedEarly(t *testing.T, readers mcp.Readers, opts ...grpc.ServerOption
 	return s
 }
 
-// publish makes the objects what everybody is told.
+// publish sends the objects to all readers.
 func (s *served) publish() {
 	objects := s.objects
 	s.tell.Publish(func() mcp.Objects { return objects })
@@ -136,7 +136,7 @@ func dial(t *testing.T, address string) *grpc.ClientConn {
 	return conn
 }
 
-// resourcesOf decodes what a peer was told: "shop/web@version".
+// resourcesOf decodes what a peer received: "shop/web@version".
 func resourcesOf(t *testing.T, r *discoveryv3.DiscoveryResponse) (names []string) {
 	t.Helper()
 	for _, a := range r.Resources {
@@ -149,8 +149,8 @@ func resourcesOf(t *testing.T, r *discoveryv3.DiscoveryResponse) (names []string
 	return names
 }
 
-// A client that sends the time as nonce with each request, as Istio's does, is answered every time,
-// under every name that a kind ever had, and told of changes.
+// A client that sends the time as nonce with each request, as Istio's does, gets an answer every
+// time, for every version of a kind. It receives changes.
 func TestServedToIstiod(t *testing.T) {
 	t.Parallel()
 	s := newServed(t, mcp.Readers{Anybody: true})
@@ -206,7 +206,7 @@ func TestServedToIstiod(t *testing.T) {
 }
 
 // Differences are one object for one changed object, and versions are hashes of contents: a client
-// that comes back to another replica is told only what is other there.
+// that reconnects to another replica receives only what differs there.
 func TestServedDelta(t *testing.T) {
 	t.Parallel()
 	one, two := newServed(t, mcp.Readers{Anybody: true}), newServed(t, mcp.Readers{Anybody: true})
@@ -269,9 +269,8 @@ func TestServedDelta(t *testing.T) {
 	}
 }
 
-// Before proxies can be served, who reads is told what there is to tell already, and what changes.
-// Everything else is refused, on such a stream for ever: its node was not looked at as that of a
-// proxy.
+// Before proxies can be served, readers receive the available objects and their changes. Everything
+// else is refused, on such a stream for ever: its node was not looked at as that of a proxy.
 func TestServedEarly(t *testing.T) {
 	t.Parallel()
 	t.Run("a reader follows", func(t *testing.T) {
@@ -339,8 +338,8 @@ func TestServedEarly(t *testing.T) {
 	}
 }
 
-// Operators are told which types of a stream are those of a reader: under every name that the kind
-// has had, and none of a proxy's.
+// ashorectl shows which types of a stream are those of a reader: under every name that the kind has
+// had, and none of a proxy's.
 func TestServedIsShown(t *testing.T) {
 	t.Parallel()
 	s := newServed(t, mcp.Readers{Anybody: true})
@@ -377,7 +376,7 @@ func TestServedIsShown(t *testing.T) {
 	}
 }
 
-// Who proves nothing is told nothing.
+// A client without a certificate receives nothing.
 func TestServedToNobody(t *testing.T) {
 	t.Parallel()
 	s := newServed(t, mcp.Readers{RootNamespace: "istio-system", TrustDomain: "cluster.local"})

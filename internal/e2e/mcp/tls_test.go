@@ -13,7 +13,7 @@ import (
 	"github.com/ashore-mesh/ashore/mcp"
 )
 
-// Only a server that an authority of ours vouches for, by its name, is believed; and an outage says
+// Only a server with a certificate of our authorities for its name is accepted; and an outage says
 // what to look at.
 func TestTLS(t *testing.T) {
 	t.Parallel()
@@ -57,7 +57,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// Ours tells its objects to identities of the root namespace, and to nobody else.
+// Our server sends its objects only to identities of the root namespace.
 func TestServedByIdentity(t *testing.T) {
 	t.Parallel()
 	ours := newAuthority(t, "ours")
@@ -96,7 +96,7 @@ func TestServedByIdentity(t *testing.T) {
 	}
 }
 
-// A reader's stream ends with its certificate, and goes on with the next one.
+// A reader's stream ends with its certificate, and a new one starts with the next certificate.
 func TestServedUntilExpiry(t *testing.T) {
 	t.Parallel()
 	ours := newAuthority(t, "ours")

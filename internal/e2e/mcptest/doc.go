@@ -1,3 +1,3 @@
 // Package mcptest has a server of MCP over xDS for tests, on plain generated stubs. It serves a
-// Store, which a test changes meanwhile, and can misbehave.
+// Store that tests change, and can violate the protocol.
 package mcptest

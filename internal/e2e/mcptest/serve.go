@@ -13,8 +13,8 @@ import (
 // host is this package's part of the loopback network.
 const host = "127.0.71.1"
 
-// patience is how long an address that is in use is waited for.
-const patience = 30 * time.Second
+// listenTimeout is how long to wait for an address that is in use.
+const listenTimeout = 30 * time.Second
 
 // Serve serves on an address until stop is called or the test ends; "" is any port.
 func Serve(t testing.TB, address string, register func(*grpc.Server), opts ...grpc.ServerOption) (at string,
@@ -24,7 +24,7 @@ func Serve(t testing.TB, address string, register func(*grpc.Server), opts ...gr
 		address = net.JoinHostPort(host, "0")
 	}
 	l, err := net.Listen("tcp", address)
-	for end := time.Now().Add(patience); err != nil && time.Now().Before(end); l, err = net.Listen("tcp", address) {
+	for end := time.Now().Add(listenTimeout); err != nil && time.Now().Before(end); l, err = net.Listen("tcp", address) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// pretend has somebody else answer at Consul's address, which has to be away, until what it returns
-// is called.
+// pretend makes another server answer at Consul's address until the returned function is called.
+// Consul has to be down.
 func (w *world) pretend(answer http.HandlerFunc) (stop func()) {
 	w.t.Helper()
 	l, err := net.Listen("tcp", w.agent.Secure)

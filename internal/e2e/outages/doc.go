@@ -1,6 +1,5 @@
-// Package outages tests ashored with every kind of source at once (files, the store, a real Consul,
-// servers of both protocols of MCP) while real Envoys call one another by the hosts of each. Each
-// source is taken away in turn, in each way in which that happens, and ashored is started anew
-// meanwhile: not one call may fail, and everybody is told what is wrong and since when. It holds
-// nothing but tests.
+// Package outages tests ashored with all kinds of sources (files, the store, a real Consul, MCP
+// servers). Meanwhile real Envoys call one another by the hosts of each. Each source fails in turn,
+// in each way that occurs, and ashored is restarted meanwhile. No call may fail, and problems and
+// status report the outage. The package has only tests.
 package outages

@@ -15,8 +15,8 @@ import (
 // applications behind those.
 const servicePort, proxyPort, appPort = 8000, 8080, 18080
 
-// group is a WorkloadGroup whose members have the identity and the label app of its name, and a
-// proxy that passes on what comes to it and calls whom it likes.
+// group is a WorkloadGroup whose members have the identity and the label app of its name. A proxy
+// of the group may call every service.
 func group(name string) string {
 	return strings.ReplaceAll(fmt.Sprintf(`---
 apiVersion: networking.istio.io/v1

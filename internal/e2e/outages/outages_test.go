@@ -73,7 +73,8 @@ func remove(t *testing.T, path string) {
 // Each source is taken away in turn, and ashored is started anew meanwhile: not one call fails,
 // everybody is told what is wrong and since when, a newcomer reaches everything, and what changes
 // after the return takes effect.
-func TestOutages(t *testing.T) { // not beside others: it has six Envoys under load
+func TestOutages(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.callEachOther()
 	w.fine()
@@ -107,7 +108,8 @@ func (w *world) suffer(o outage) {
 // All sources are away at once while ashored starts, and in ways that show late: Consul hangs, the
 // one server of MCP says nothing and the other one is killed, and the disk of the files is not
 // mounted, where the test may mount one.
-func TestAllAway(t *testing.T) { // not beside others: it has six Envoys under load
+func TestAllAway(t *testing.T) {
+	t.Parallel()
 	var takeAway, bringBack func()
 	filesTold := (*world).away
 	prepare := func(m *harness.Mesh) {

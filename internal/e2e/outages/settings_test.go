@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 	"github.com/ashore-mesh/ashore/internal/testport"
 )
@@ -95,7 +96,7 @@ func TestRequired(t *testing.T) {
 			return err
 		})
 		w.flawless("ashored does not serve")
-		if status, err := w.Admin.Status(t.Context()); err != nil || status.Ready || len(status.Proxies) > 0 {
+		if status, err := admin.Send(t.Context(), w.Admin, admin.CallStatus, admin.None{}); err != nil || status.Ready || len(status.Proxies) > 0 {
 			t.Errorf("it serves before it knows: %+v, %v", status, err)
 		}
 		s.hold(t, w.Mesh)
@@ -123,7 +124,7 @@ func TestRequired(t *testing.T) {
 	})
 }
 
-// The settings are read anew under load: sources come, go, change their server and their place; not
+// The settings are reloaded under load: sources come, go, change their server and their place; not
 // one call fails. A file with anything wrong in it is refused whole, with line and field, and all
 // stays as it is.
 func TestReload(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 // The disk of the store becomes read-only: writes to the store are refused with what to do, what
 // other sources say takes effect, and what was in use stays. ashored does not start on such a
 // disk, and says why; Envoys go on. With the disk mended all is as before.
-func TestReadOnlyDisk(t *testing.T) { // not beside others: it has six Envoys under load
+func TestReadOnlyDisk(t *testing.T) {
+	t.Parallel()
 	if why := diskless(); why != "" {
 		t.Skip(why)
 	}

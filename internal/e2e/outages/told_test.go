@@ -6,13 +6,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 // status is how ashored says that one of its sources stands.
 func (w *world) status(name string) (feed.SourceStatus, error) {
-	s, err := w.Admin.Status(context.Background())
+	s, err := admin.Send(context.Background(), w.Admin, admin.CallStatus, admin.None{})
 	if err != nil {
 		return feed.SourceStatus{}, err
 	}
@@ -81,7 +82,7 @@ func (w *world) dated(name, words string, began time.Time) {
 		w.t.Errorf("%s is down since %v, and the outage began at %v", name, of, began)
 	}
 	if problems := w.ctl("problems"); !strings.Contains(problems, words) ||
-		!strings.Contains(problems, strings.TrimPrefix(name, "file:")) {
+		!strings.Contains(problems, name) {
 		w.t.Errorf("\"ashorectl problems\" does not tell of %s with %q:\n%s", name, words, problems)
 	}
 }
@@ -98,11 +99,11 @@ func (w *world) inTouch(name string) {
 	})
 }
 
-// problem waits until ashored tells of a problem with all of words.
+// problem waits until ashored reports a problem with all words.
 func (w *world) problem(words ...string) {
 	w.t.Helper()
 	harness.Eventually(w.t, fmt.Sprintf("a problem with %q", words), func() error {
-		problems, err := w.Admin.Problems(context.Background())
+		problems, err := admin.Send(context.Background(), w.Admin, admin.CallProblems, admin.None{})
 		if err != nil {
 			return err
 		}
@@ -119,11 +120,11 @@ func (w *world) problem(words ...string) {
 	})
 }
 
-// fine waits until ashored tells of no problem.
+// fine waits until ashored reports no problem.
 func (w *world) fine() {
 	w.t.Helper()
 	harness.Eventually(w.t, "no problem", func() error {
-		problems, err := w.Admin.Problems(context.Background())
+		problems, err := admin.Send(context.Background(), w.Admin, admin.CallProblems, admin.None{})
 		if err == nil && len(problems) > 0 {
 			err = fmt.Errorf("problems are %v", problems)
 		}

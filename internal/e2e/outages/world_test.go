@@ -84,8 +84,8 @@ func (w *world) settings() []string {
 }
 
 // fileSource and storeSource are the names of the sources.
-func (w *world) fileSource() string  { return "file:files" }
-func (w *world) storeSource() string { return "store:" + filepath.Join(w.State, "ashore.db") }
+func (w *world) fileSource() string  { return "files" }
+func (w *world) storeSource() string { return "store" }
 
 // ctl runs ashorectl and returns what it printed.
 func (w *world) ctl(args ...string) string {
@@ -160,8 +160,9 @@ func (w *world) callAll(client *harness.Client) {
 	}
 }
 
-// pace is how often one workload calls one service: all together it is some 250 times a second.
-const pace = 100 * time.Millisecond
+// callInterval is the interval between calls of one workload to one service: all together it is some 250
+// times a second.
+const callInterval = 100 * time.Millisecond
 
 // callEachOther has every workload call the services of all sources, the merged one included, until
 // stopped.
@@ -175,11 +176,11 @@ func (w *world) callEachOther() {
 		w.callAll(client)
 		for name, host := range hosts {
 			if name != caller {
-				w.loads[caller+" calls "+host] = harness.StartCalls(w.t, client, harness.Request{Host: host}, pace)
+				w.loads[caller+" calls "+host] = harness.StartCalls(w.t, client, harness.Request{Host: host}, callInterval)
 			}
 		}
 		w.loads[caller+" calls "+merged] = harness.StartCalls(w.t, proxy.Client(servicePort).Fresh(),
-			harness.Request{Host: merged}, pace)
+			harness.Request{Host: merged}, callInterval)
 	}
 }
 

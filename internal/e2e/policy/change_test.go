@@ -184,13 +184,13 @@ func (s *stage) startEnvoy(server string) {
 	}, "--drain-time-s", "1")
 }
 
-// publish has the server tell of policies, and of revocations in the form of a table's part.
+// publish makes the server send policies, and revocations in the form of a table's part.
 func (s *stage) publish(policies, revoked string) {
 	s.t.Helper()
 	s.show(archive(policies, revoked))
 }
 
-// show has the server tell of what a table says.
+// show makes the server send the objects of a table.
 func (s *stage) show(a *txtar.Archive) {
 	s.t.Helper()
 	s.tb.archive = a
@@ -364,7 +364,7 @@ func (s *stage) revocations(a, b *held) {
 	s.becomes("a certificate is restored", b, "", 200)
 }
 
-// A filter that never arrives keeps its listener closed: nothing passes that nobody judged. An
+// A filter that never arrives keeps its listener closed: no request passes without a check. An
 // Envoy that starts opens none of its listeners until all have their filters.
 func TestMissingPolicyRefuses(t *testing.T) {
 	t.Parallel()

@@ -1,3 +1,3 @@
-// Package policy holds tests of AuthorizationPolicy and of revocation with a real Envoy: each case
-// of the tables in testdata is a request, or a connection, and the answer that it gets.
+// Package policy tests AuthorizationPolicy and revocation with a real Envoy. Each case of the
+// tables in testdata is a request or a connection, and the expected answer.
 package policy

@@ -12,8 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen/access"
 )
 
-// judge compares the answer that a call gets with what is explained of it, as far as it can be
-// known: whether a provider lets a call pass, and what a token says, is not.
+// judge compares the answer to a call with its explanation, as far as that is definite: whether a
+// provider lets a call pass, and what a token says, is not.
 func (w *world) judge(t *testing.T, tb *table, line string) {
 	t.Helper()
 	what, want, _ := strings.Cut(line, " -> ")

@@ -21,7 +21,7 @@ import (
 )
 
 // oracles are providers that give one answer to everything, each after a while. One server is all
-// of them: it tells them apart by the prefix of paths.
+// of them: it distinguishes them by the prefix of paths.
 type oracles struct {
 	*httptest.Server
 	answer int // set once: a status
@@ -85,7 +85,7 @@ func providers(set resource.Set) (out []*resource.Resource) {
 	return out
 }
 
-// stream sends requests at a steady pace, whether answers come or not.
+// stream sends requests at a constant rate, whether answers arrive or not.
 type stream struct {
 	client   *http.Client
 	url      string
@@ -151,7 +151,7 @@ func (st *stream) once() {
 	}
 }
 
-// report tells of what was not wanted.
+// report fails the test for unwanted results.
 func (st *stream) report(t *testing.T) {
 	t.Helper()
 	for what, n := range st.others {
@@ -185,9 +185,8 @@ func (s *stage) comes(o *oracles, name string) {
 	})
 }
 
-// Requests that a provider allows are served all the time: while a policy comes whose provider
-// nobody has heard of, while another provider takes its place, and while policy and provider go
-// together.
+// Requests that a provider allows are served all the time: while a policy with a new provider is
+// created, while the provider is replaced, and while policy and provider are deleted together.
 func TestProvidersComeAndGo(t *testing.T) {
 	t.Parallel()
 	s, o := newStage(t, ""), newOracles(t, http.StatusOK)
@@ -212,8 +211,7 @@ func TestProvidersComeAndGo(t *testing.T) {
 	time.Sleep(100 * time.Millisecond) // what a removal does wrong is seen by requests after it
 }
 
-// Nothing passes when a policy that denies makes way for a provider that nobody has heard of and
-// that refuses.
+// No request passes when a DENY policy is replaced by a new provider that refuses.
 func TestProviderTakesOver(t *testing.T) {
 	t.Parallel()
 	s, o := newStage(t, ""), newOracles(t, http.StatusUnauthorized)

@@ -81,7 +81,7 @@ func (tb *table) part(name string) string {
 	return ""
 }
 
-// Each call of the tables gets the answer that stands there, from a real Envoy.
+// Each call of the tables gets the expected answer from a real Envoy.
 func TestTables(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")

@@ -107,7 +107,7 @@ func runEnvoy(t *testing.T, b *bootstrapv3.Bootstrap, options ...string) {
 // greeting is what lineServer says before anything is asked.
 const greeting = "welcome\n"
 
-// lineServer greets whoever connects, and answers each line with the line.
+// lineServer sends a greeting to each client, and echoes each line.
 func lineServer(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,4 +1,3 @@
-// Package replicas tests several ashored beside one another, on a real Consul whose KV they share,
-// with stock Envoys whose agents move between them. Everything runs in a network namespace of its
-// own, where links can be cut.
+// Package replicas tests several ashored that share the KV of a real Consul, with stock Envoys
+// whose agents move between them. It runs in network namespaces, where links can be cut.
 package replicas

@@ -9,7 +9,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// sick waits until replicas tell that as many workloads are unhealthy.
+// sick waits until the replicas report that number of unhealthy workloads.
 func (w *world) sick(n int, replicas ...int) {
 	w.t.Helper()
 	for _, i := range replicas {
@@ -23,8 +23,8 @@ func (w *world) sick(n int, replicas ...int) {
 	}
 }
 
-// How a workload is, all replicas tell, whichever its agent reports to; while Consul is away that
-// one does, and all do when it is back.
+// All replicas have the health of a workload, whichever its agent reports to; while Consul is away
+// that one does, and all do when it is back.
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, "")

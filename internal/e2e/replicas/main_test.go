@@ -1,7 +1,6 @@
 package replicas
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,10 +14,6 @@ import (
 // inside says to a process of this test that it is in the network namespace.
 const inside = "ASHORE_TEST_REPLICAS_INSIDE"
 
-// together is how many tests run at a time, unless -parallel says it: much of what they do is to
-// wait.
-const together = "4"
-
 func TestMain(m *testing.M) {
 	if os.Getenv(inside) == "" {
 		os.Exit(enter())
@@ -26,15 +21,6 @@ func TestMain(m *testing.M) {
 	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "bring up the loopback (needs iproute2, \"make net-tools\"): %v\n%s", err, out)
 		os.Exit(1)
-	}
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		if err := flag.Set("test.parallel", together); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
 	}
 	harness.Main(m)
 }

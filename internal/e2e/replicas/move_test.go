@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// pace is that of calls through a proxy.
-const pace = 10 * time.Millisecond
+// callInterval is the interval of calls through a proxy.
+const callInterval = 10 * time.Millisecond
 
-// Whichever replica is killed under load, no call fails, and the replicas that are left tell of all
-// workloads.
+// When any replica is killed under load, no call fails, and the other replicas have all workloads.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, "")
@@ -23,8 +23,8 @@ func TestKilled(t *testing.T) {
 	client := a.Client(servicePort)
 	client.Want(t, "web-1", call(), harness.From("web-1"))
 	client.Want(t, "web-2", call(), harness.From("web-2"))
-	kept, fresh := harness.StartCalls(t, client, call(), pace), harness.StartCalls(t, a.Client(servicePort).Fresh(),
-		call(), pace)
+	kept, fresh := harness.StartCalls(t, client, call(), callInterval), harness.StartCalls(t, a.Client(servicePort).Fresh(),
+		call(), callInterval)
 
 	for round, i := range []int{0, 1, 0} {
 		w.meshes[i].Ashored.Kill()
@@ -35,7 +35,7 @@ func TestKilled(t *testing.T) {
 		t.Logf("all were at the other replica %v after the kill", time.Since(killed).Round(10*time.Millisecond))
 		w.agree(3, i)
 		if round == 0 {
-			web3 := w.serve(1-i, "web-3") // nobody is missed
+			web3 := w.serve(1-i, "web-3") // none is missing
 			client.Want(t, "web-3", call(), harness.From("web-3"))
 			web3.Stop()
 			w.agree(3, i)
@@ -47,7 +47,7 @@ func TestKilled(t *testing.T) {
 	fresh.Clean(t, 200)
 }
 
-// What one replica is told, all know: who may join, who is revoked, how somebody is.
+// What is written on one replica, all have: join tokens, revocations, health.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, "")
@@ -69,7 +69,7 @@ func TestShared(t *testing.T) {
 	a.WantLine("control plane", "revoked")
 	client.Want(t, "revoked everywhere", call(), func(got harness.Answer) error { return harness.Status(403)(got) })
 	for _, m := range w.meshes {
-		list, err := m.Admin.Workloads(t.Context())
+		list, err := admin.Send(t.Context(), m.Admin, admin.CallWorkloads, admin.None{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
@@ -15,8 +16,8 @@ import (
 func steady(t *testing.T, a *harness.Proxy) func() {
 	t.Helper()
 	a.Client(servicePort).Want(t, "web answers", call(), harness.Status(200))
-	kept, fresh := harness.StartCalls(t, a.Client(servicePort), call(), pace), harness.StartCalls(t,
-		a.Client(servicePort).Fresh(), call(), pace)
+	kept, fresh := harness.StartCalls(t, a.Client(servicePort), call(), callInterval), harness.StartCalls(t,
+		a.Client(servicePort).Fresh(), call(), callInterval)
 	return func() {
 		t.Helper()
 		kept.Clean(t, 20)
@@ -24,12 +25,12 @@ func steady(t *testing.T, a *harness.Proxy) func() {
 	}
 }
 
-// problem waits until a replica tells of a problem with all of words; none: of none of the
-// workloads' or of the store.
+// problem waits until a replica reports a problem with all words; none: of none of the workloads'
+// or of the store.
 func (w *world) problem(i int, words ...string) {
 	w.t.Helper()
 	harness.Eventually(w.t, "a problem with "+strings.Join(words, ", "), func() error {
-		list, err := w.meshes[i].Admin.Problems(w.t.Context())
+		list, err := admin.Send(w.t.Context(), w.meshes[i].Admin, admin.CallProblems, admin.None{})
 		if err != nil {
 			return err
 		}
@@ -43,7 +44,7 @@ func found(list []feed.Problem, words []string) error {
 	var texts []string
 	for _, p := range list {
 		text := p.String()
-		if len(words) == 0 && p.Source != "workloads" && !strings.HasPrefix(p.Source, "store:") {
+		if len(words) == 0 && p.Source != "workloads" && p.Source != "store" {
 			continue
 		}
 		texts = append(texts, text)
@@ -91,8 +92,8 @@ func TestPartition(t *testing.T) {
 	clean()
 }
 
-// Consul is away: nothing that runs is cut, a replica that starts meanwhile starts complete, and
-// changes go on when it is back.
+// Consul is away: no connection is closed, a replica that starts meanwhile is complete, and changes
+// continue when it is back.
 func TestConsulAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, "")

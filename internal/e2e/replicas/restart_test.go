@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// Replicas that are stopped and started again one after the other, as for an update, cost no call,
-// and who moves is sent nothing that he has.
+// Replicas are restarted one after the other, as for an upgrade. No call fails, and a proxy that
+// moves is not sent what it has.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, "")
@@ -87,7 +88,7 @@ func TestAllStartWithoutConsul(t *testing.T) {
 		}
 	}
 	for i, m := range w.meshes {
-		list, err := m.Admin.Workloads(t.Context())
+		list, err := admin.Send(t.Context(), m.Admin, admin.CallWorkloads, admin.None{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,11 +10,13 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// Consul is restored from a snapshot under replicas that run: who is connected is registered again,
-// who was revoked since stays out, what nobody speaks for ends, and writes go on. No call fails.
+// Consul is restored from a snapshot under replicas that run: connected workloads are registered
+// again, later revocations stay in force, other registrations end, and writes continue. No call
+// fails.
 func TestConsulRestored(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, "workloads: {restartGrace: 5s}\n")
@@ -55,7 +57,7 @@ func TestConsulRestored(t *testing.T) {
 	a.Client(servicePort).Want(t, "who joined since", call(), harness.From("web-3"))
 	for i, m := range w.meshes {
 		harness.Eventually(t, fmt.Sprintf("replica %d knows who is revoked, and that it is kept", i), func() error {
-			list, err := m.Admin.Workloads(context.Background())
+			list, err := admin.Send(context.Background(), m.Admin, admin.CallWorkloads, admin.None{})
 			if err == nil && len(list.Revocations) != 1 {
 				err = fmt.Errorf("it knows of %+v", list.Revocations)
 			}

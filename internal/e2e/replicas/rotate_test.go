@@ -14,7 +14,7 @@ func (w *world) authority(what string, ok func(admin.Authority) bool) {
 	w.t.Helper()
 	for i, m := range w.meshes {
 		harness.Eventually(w.t, fmt.Sprintf("replica %d: %s", i, what), func() error {
-			a, err := m.Admin.Authority(context.Background())
+			a, err := admin.Send(context.Background(), m.Admin, admin.CallAuthority, admin.None{})
 			if err == nil && !ok(a) {
 				err = fmt.Errorf("it is %+v", a)
 			}
@@ -33,19 +33,19 @@ func TestRotation(t *testing.T) {
 	a := w.join(1, harness.Workload{Name: "a-1", Group: "shop/a"})
 	w.agree(3)
 	clean := steady(t, a)
-	before, err := w.meshes[0].Admin.Authority(t.Context())
+	before, err := admin.Send(t.Context(), w.meshes[0].Admin, admin.CallAuthority, admin.None{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.authority("it knows the other", func(a admin.Authority) bool {
 		return len(a.Replicas) == 1
 	})
-	if _, err := w.meshes[1].Admin.RotateAuthority(t.Context(), admin.RotateRequest{Reason: "test"}); err == nil {
+	if _, err := admin.Send(t.Context(), w.meshes[1].Admin, admin.CallRotate, admin.RotateRequest{Reason: "test"}); err == nil {
 		t.Error("a rotation was begun where the root's key is not")
 	}
 
 	w.meshes[1].Ashored.Kill()
-	if _, err := w.meshes[0].Admin.RotateAuthority(t.Context(), admin.RotateRequest{Reason: "test"}); err != nil {
+	if _, err := admin.Send(t.Context(), w.meshes[0].Admin, admin.CallRotate, admin.RotateRequest{Reason: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	w.meshes[1].Start()

@@ -68,8 +68,8 @@ func open(t testing.TB, a *testconsul.Agent, prefix string, cfg shared.Config) *
 	return rt
 }
 
-// crowd is the n-th of many workloads.
-func crowd(n int) registry.Registration {
+// registration is the n-th of many workloads.
+func registration(n int) registry.Registration {
 	r := registry.Registration{Identity: "spiffe://cluster.local/ns/shop/sa/web", Session: "s",
 		Labels: map[string]string{"app": "web"}}
 	r.Namespace, r.Group = "shop", "web"
@@ -90,9 +90,9 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// What 10,000 workloads cost two replicas: until the other one tells of all that connected at once,
-// of one report among them, and while nothing happens. How long Consul itself takes for one write
-// is told beside it.
+// What 10,000 workloads cost two replicas: until the other one has all that connected at once, and
+// one report among them, and while nothing happens. The time of one write to Consul is reported for
+// comparison.
 func BenchmarkReplicas(b *testing.B) {
 	a := testconsul.Start(b, nil)
 	one, two := open(b, a, "ashore/bench", shared.Config{}), open(b, a, "ashore/bench", shared.Config{})
@@ -106,7 +106,7 @@ func BenchmarkReplicas(b *testing.B) {
 	before := heap()
 	start, used := time.Now(), cpu(b)
 	for i := range n {
-		if err := one.Connect(b.Context(), crowd(i)); err != nil {
+		if err := one.Connect(b.Context(), registration(i)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -115,7 +115,7 @@ func BenchmarkReplicas(b *testing.B) {
 	b.ReportMetric((cpu(b) - used).Seconds(), "cpu-s/10000-connect")
 	b.ReportMetric(float64(heap()-before)/n/2/1024, "KB/workload")
 
-	key := crowd(7).RegistrationKey
+	key := registration(7).RegistrationKey
 	var took time.Duration
 	const reports = 200
 	used = cpu(b)

@@ -87,7 +87,7 @@ func newWorld(t *testing.T, n int, more string) *world {
 	for i := range n {
 		settings := w.settings(i) + more
 		if i > 0 {
-			made, err := w.meshes[0].Admin.CreateReplicaToken(context.Background(),
+			made, err := admin.Send(context.Background(), w.meshes[0].Admin, admin.CallCreateReplicaToken,
 				admin.ReplicaTokenRequest{TTL: "5m"})
 			if err != nil {
 				t.Fatal(err)
@@ -203,10 +203,10 @@ func (w *world) where(p *harness.Proxy) int {
 	return at
 }
 
-// registered are the workloads that a replica tells, with their health and the replica that they
-// are connected to.
+// registered are the workloads of a replica, with their health and the replica that they are
+// connected to.
 func registered(m *harness.Mesh) (string, error) {
-	list, err := m.Admin.Objects(context.Background(), "WorkloadEntry", "shop", "")
+	list, err := admin.Send(context.Background(), m.Admin, admin.CallObjects, admin.ObjectQuery{Kind: "WorkloadEntry", Namespace: "shop"})
 	if err != nil {
 		return "", err
 	}
@@ -221,7 +221,7 @@ func registered(m *harness.Mesh) (string, error) {
 	return strings.Join(out, "\n"), nil
 }
 
-// agree waits until all replicas, but for those left out, tell the same of n workloads.
+// agree waits until all replicas, except those left out, have the same n workloads.
 func (w *world) agree(n int, but ...int) {
 	w.t.Helper()
 	harness.Eventually(w.t, fmt.Sprintf("the replicas tell the same of %d workloads", n), func() error {

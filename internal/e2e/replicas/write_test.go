@@ -50,7 +50,8 @@ metadata: {name: %s, namespace: written}
 spec: {hosts: [%s.test], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], endpoints: [{address: 10.0.0.1}]}
 `, object, object)}
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		_, err := client.Apply(ctx, []admin.Piece{piece}, admin.StoreOptions{})
+		_, err := admin.Send(ctx, client, admin.CallWrite,
+			admin.StoreWrite{Action: admin.Apply, Pieces: []admin.Piece{piece}})
 		cancel()
 		x.note(object, err)
 	}
@@ -84,7 +85,7 @@ func (x *writers) end() {
 
 // written are the objects that a replica has in the store.
 func written(m *harness.Mesh) ([]string, error) {
-	list, err := m.Admin.Stored(context.Background(), "ServiceEntry", "written", "")
+	list, err := admin.Send(context.Background(), m.Admin, admin.CallStored, admin.ObjectQuery{Kind: "ServiceEntry", Namespace: "written"})
 	var out []string
 	for _, o := range list {
 		out = append(out, o.Metadata.Name)
@@ -92,8 +93,8 @@ func written(m *harness.Mesh) ([]string, error) {
 	return out, err
 }
 
-// What one replica has acknowledged, all have, whoever is killed or cut off while they write; and
-// they have the same.
+// All replicas have what one has acknowledged, also if one is killed or disconnected during writes;
+// and they have the same.
 func TestWrites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, "")

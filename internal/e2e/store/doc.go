@@ -1,4 +1,4 @@
-// Package store tests what operators do to the store with ashorectl, against a real ashored: what
-// they apply reaches real Envoys, all of it or nothing, whoever is killed, interrupted or without
-// room in the middle.
+// Package store tests writes of operators with ashorectl, against a real ashored. What they apply
+// reaches real Envoys completely or not at all, also if a program is killed or interrupted, or the
+// disk is full.
 package store

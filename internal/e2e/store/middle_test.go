@@ -72,8 +72,8 @@ func TestKilled(t *testing.T) {
 	t.Logf("written %d times, not written %d times", outcomes[true], outcomes[false])
 }
 
-// Whoever applies is interrupted in the middle: all of it was written, or nothing, and how to find
-// out is said.
+// ashorectl is interrupted during an apply: all or nothing was written, and the message says how to
+// find out.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
@@ -99,8 +99,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// The disk is full in the middle: what, where and what to do is said, nothing is half done, ashored
-// goes on, and with room it works.
+// The disk is full in the middle: the message says what, where and what to do. Nothing is written
+// in part, ashored continues, and with free space it works.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -126,7 +126,7 @@ func TestDiskFull(t *testing.T) {
 	if got := b.whole(); got != "10.0.0.1" {
 		t.Errorf("the store has %s", got)
 	}
-	b.want(0, "history", "REVISION", "created: ServiceEntry") // it goes on answering
+	b.want(0, "history", "REVISION", "created: ServiceEntry") // it still answers
 	if err := os.Remove(fill); err != nil {
 		t.Fatal(err)
 	}
@@ -154,8 +154,8 @@ func TestTogether(t *testing.T) {
 		switch {
 		case code == 0:
 			done++
-		case !strings.Contains(out, "CONFLICT ServiceEntry default/s0: changed at revision 2") &&
-			!strings.Contains(out, "try again"):
+		case !strings.Contains(out, "ServiceEntry default/s0 was changed at revision 2") &&
+			!strings.Contains(out, "Try again"):
 			t.Errorf("exit code %d:\n%.1000s", code, out)
 		}
 	}

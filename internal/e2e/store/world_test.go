@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 	"github.com/ashore-mesh/ashore/internal/testchild"
 )
@@ -118,7 +119,7 @@ func (r *running) interrupt() { _ = r.cmd.Process.Signal(syscall.SIGINT) } // an
 // addresses are the endpoints of all services in the store, and how many have each.
 func (b *bench) addresses() map[string]int {
 	b.t.Helper()
-	found, err := b.Admin.Stored(b.t.Context(), "serviceentry", "", "")
+	found, err := admin.Send(b.t.Context(), b.Admin, admin.CallStored, admin.ObjectQuery{Kind: "serviceentry"})
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
@@ -33,7 +34,7 @@ func more(t *testing.T, load *harness.Load, n int) {
 	})
 }
 
-// An endpoint comes and goes under load, and no request fails: it drains while the others go on.
+// An endpoint comes and goes under load, and no request fails: it drains while the others continue.
 func TestEndpointComesAndGoes(t *testing.T) {
 	t.Parallel()
 	m, _, v1, load := underLoad(t)
@@ -81,7 +82,7 @@ func TestControlPlaneKilled(t *testing.T) {
 	more(t, load, 300)
 	m.Start()
 	harness.Eventually(t, "Envoy is connected again", func() error {
-		status, err := m.Admin.Status(context.Background())
+		status, err := admin.Send(context.Background(), m.Admin, admin.CallStatus, admin.None{})
 		if err == nil && len(status.Proxies) == 0 {
 			err = errors.New("it is not")
 		}
@@ -152,7 +153,7 @@ func TestShift(t *testing.T) {
 	load.Clean(t, 300)
 }
 
-// A change reaches Envoy and takes effect while others go on for a long time: the sanity of the
+// A change reaches Envoy and takes effect while other changes continue: the sanity of the
 // measurements above. Every request is counted.
 func TestLoadCountsFailures(t *testing.T) {
 	t.Parallel()

@@ -1,3 +1,3 @@
-// Package traffic tests what users get: stock Envoys that pass real requests as the configuration
-// says, through changes, failures and outages. The tests are in its test files.
+// Package traffic tests that stock Envoys route real requests as configured, also during changes,
+// failures and outages.
 package traffic

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
@@ -307,7 +308,7 @@ func TestGatewayBadCertificates(t *testing.T) {
 		return resp.Body.Close()
 	}
 	refused := func() (words []string, err error) {
-		status, err := m.Admin.Status(t.Context())
+		status, err := admin.Send(t.Context(), m.Admin, admin.CallStatus, admin.None{})
 		if err != nil {
 			return nil, err
 		}

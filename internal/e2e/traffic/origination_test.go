@@ -10,8 +10,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// TLS to a TCP service proves the service's host without being told to: a certificate for it is
-// accepted, one of the same authority for another host is not.
+// TLS to a TCP service verifies the service's host by default: a certificate for it is accepted,
+// one of the same authority for another host is not.
 func TestTLSToTCP(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, nil)

@@ -10,14 +10,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// wantProblem waits until ashored tells of a problem whose text has all of words.
+// wantProblem waits until ashored reports a problem whose text has all words.
 func wantProblem(t *testing.T, m *harness.Mesh, words ...string) {
 	t.Helper()
 	harness.Eventually(t, fmt.Sprintf("a problem with %q", words), func() error {
-		problems, err := m.Admin.Problems(context.Background())
+		problems, err := admin.Send(context.Background(), m.Admin, admin.CallProblems, admin.None{})
 		if err != nil {
 			return err
 		}
@@ -30,11 +31,11 @@ func wantProblem(t *testing.T, m *harness.Mesh, words ...string) {
 	})
 }
 
-// wantNoProblem waits until ashored tells of none.
+// wantNoProblem waits until ashored reports none.
 func wantNoProblem(t *testing.T, m *harness.Mesh) {
 	t.Helper()
 	harness.Eventually(t, "no problem", func() error {
-		problems, err := m.Admin.Problems(context.Background())
+		problems, err := admin.Send(context.Background(), m.Admin, admin.CallProblems, admin.None{})
 		if err == nil && len(problems) > 0 {
 			err = fmt.Errorf("problems are %v", problems)
 		}
@@ -51,8 +52,8 @@ func containsAll(text string, words []string) bool {
 	return true
 }
 
-// A file is broken under load: the old behaviour stays, also over a restart on top of the broken
-// file, the problem names file and line, and the repair is picked up.
+// A file is broken under load: the old behaviour stays, also after a restart with the broken file.
+// The problem names file and line, and the repair takes effect.
 func TestBrokenFile(t *testing.T) {
 	t.Parallel()
 	m, p, v1, load := underLoad(t)
@@ -83,8 +84,8 @@ func TestBrokenFile(t *testing.T) {
 	load.Clean(t, 100)
 }
 
-// The folder goes away under load: what it held stays, the problem says so, and its return is
-// picked up.
+// The folder goes away under load: what it defined stays, the problem says so, and its return takes
+// effect.
 func TestFolderGone(t *testing.T) {
 	t.Parallel()
 	m, p, v1, load := underLoad(t)
@@ -105,8 +106,8 @@ func TestFolderGone(t *testing.T) {
 	load.Clean(t, 100)
 }
 
-// noRoom takes the room for ashored's state away under load: configuration goes on taking effect,
-// the problem is shown with those words, and it goes away with free.
+// noRoom fills the disk of ashored's state under load: configuration still takes effect. The
+// problem is shown with those words, and ends with free.
 func noRoom(t *testing.T, m *harness.Mesh, fill, free func(), words string) {
 	t.Helper()
 	v1 := backend(t, m, "v1")
@@ -117,7 +118,7 @@ func noRoom(t *testing.T, m *harness.Mesh, fill, free func(), words string) {
 	load := harness.StartLoad(t, client, harness.Request{Host: "web.test"})
 	fill()
 	b := backend(t, m, "v2")
-	// large enough that keeping it needs room
+	// large enough to need space on the disk
 	m.Write("web.yaml", service("web.test", at(v1), at(b))+"---\n"+service("many.test", many(4000)...))
 	client.Want(t, "a change takes effect without room", harness.Request{Host: "web.test"}, harness.From("v2"))
 	wantProblem(t, m, words)
@@ -125,7 +126,7 @@ func noRoom(t *testing.T, m *harness.Mesh, fill, free func(), words string) {
 	free()
 	wantNoProblem(t, m)
 	load.Clean(t, 100)
-	// what was written without room was kept when there was some
+	// what was written without space was saved when there was some
 	m.Write("web.yaml", "kind: [")
 	wantProblem(t, m, "web.yaml")
 	m.Ashored.Kill()
@@ -200,8 +201,8 @@ func many(n int) []string {
 	return out
 }
 
-// A listener that Envoy refuses among good ones: the good ones work, the refusal is shown in
-// Envoy's words, and after its repair while the stream is down Envoy ends with exactly what is
+// A listener that Envoy refuses among good ones: the valid ones work, and the rejection is shown
+// with Envoy's message. After a repair while the stream is down, Envoy has exactly what is
 // configured.
 func TestRejectedListener(t *testing.T) {
 	t.Parallel()
@@ -228,7 +229,7 @@ spec:
 	client := p.Client(port)
 	client.Want(t, "a good service beside the bad listener", harness.Request{Host: "new.test"}, harness.From("new"))
 	harness.Eventually(t, "the refusal is shown", func() error {
-		status, err := m.Admin.Status(context.Background())
+		status, err := admin.Send(context.Background(), m.Admin, admin.CallStatus, admin.None{})
 		if err != nil {
 			return err
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// Two machines with the agent's own rules: HTTP and TCP by virtual IP of both IP versions through
-// both proxies, a service that is also on the client's machine, and what no service knows. Needs
+// Two machines with the agent's own rules: HTTP and TCP by virtual IPs of both IP versions through
+// both proxies, a service that is also on the client's machine, and unknown destinations. Needs
 // root for network namespaces.
 func TestTProxy(t *testing.T) {
 	t.Parallel()

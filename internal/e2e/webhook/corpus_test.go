@@ -14,7 +14,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// perFile is how many samples stand in one file.
+// perFile is the number of samples in one file.
 const perFile = 25
 
 // files are what config's own tests read, put together into files of many objects.

@@ -1,3 +1,3 @@
-// Package webhook has a real ashored validate configuration over HTTPS: as an API server asks, and
-// as a pipeline does.
+// Package webhook tests validation over HTTPS by a real ashored, with requests of API servers and
+// of pipelines.
 package webhook

@@ -39,14 +39,14 @@ func TestReview(t *testing.T) {
 		}
 	}
 	harness.Eventually(t, "metrics", func() error {
-		if err := w.metric("galley_validation_passed", `resource="virtualservices"`, " 3"); err != nil {
+		if err := w.metric("ashore_webhook_reviews_total", `allowed="true"`, " 3"); err != nil {
 			return err
 		}
-		return w.metric("galley_validation_failed", `reason="invalid_resource"`, " 1")
+		return w.metric("ashore_webhook_reviews_total", `allowed="false"`, " 1")
 	})
 }
 
-// A pipeline with curl learns by the exit code what a file is, and why by what is printed.
+// For a pipeline with curl, the exit code shows whether a file is valid, and the output why.
 func TestPipeline(t *testing.T) {
 	t.Parallel()
 	curl, err := exec.LookPath("curl")
@@ -75,7 +75,7 @@ func TestPipeline(t *testing.T) {
 	}
 }
 
-// What is too large is refused, told or not, and ashored goes on.
+// A body that is too large is refused, with or without a declared length, and ashored continues.
 func TestOversized(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -96,7 +96,7 @@ func TestOversized(t *testing.T) {
 		t.Error(missing, wrong)
 	}
 	harness.Eventually(t, "a metric of what was too large",
-		func() error { return w.metric("galley_validation_http_error", `status="413"`, " 2") })
+		func() error { return w.metric("ashore_webhook_requests_total", `path="/validate",status="413"`, " 2") })
 }
 
 // Hundreds at once, from many connections, are all answered, each as it should be.

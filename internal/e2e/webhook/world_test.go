@@ -104,7 +104,7 @@ const (
 	badText  = "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: web, namespace: shop}\nspec: " + badSpec + "\n"
 )
 
-// verdict is what an API server reads of an answer.
+// verdict is the part of an answer that an API server reads.
 type verdict struct {
 	APIVersion, Kind string
 	Response         struct {
@@ -138,8 +138,8 @@ func (w *world) review(c *http.Client, uid, spec string) (verdict, answer, error
 	return v, a, nil
 }
 
-// judged asks for a good or a bad object, and says whether the answer is wrong. Both errors: the
-// first says that there was none.
+// judged sends a valid or an invalid object, and reports whether the answer is wrong. Both errors:
+// the first says that there was none.
 func (w *world) judged(c *http.Client, n int) (a answer, missing, wrong error) {
 	good := n%2 == 0
 	spec := badSpec

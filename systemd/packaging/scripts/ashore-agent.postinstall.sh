@@ -1,5 +1,5 @@
 #!/bin/sh
-# Arguments: dpkg "configure" and the version before; rpm the number of versions that there are.
+# Arguments: dpkg "configure" and the previous version; rpm the number of installed versions.
 set -e
 case "$1" in configure | 1 | 2) ;; *) exit 0 ;; esac
 
@@ -7,9 +7,9 @@ systemd-sysusers ashore-agent.conf
 systemd-tmpfiles --create ashore-agent.conf
 [ -d /run/systemd/system ] || exit 0
 systemctl daemon-reload
-# Only what runs: "ashore-agent join" enables and starts the units. A restart of the agent leaves
-# Envoy as it is.
+# Restart only running units: "ashore-agent join" enables and starts them. A restart of the agent does
+# not change Envoy.
 systemctl try-restart ashore-intercept.service ||
-	echo 'the rules were not installed anew: "journalctl -u ashore-intercept" says why' >&2
+	echo 'the rules were not installed again: "journalctl -u ashore-intercept" says why' >&2
 systemctl try-restart ashore-agent.service 'ashore-agent@*.service' ||
 	echo 'ashore-agent did not start: "journalctl -u ashore-agent" says why' >&2

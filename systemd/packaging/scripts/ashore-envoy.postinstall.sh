@@ -1,5 +1,5 @@
 #!/bin/sh
-# Arguments: dpkg "configure" and the version before; rpm the number of versions that there are.
+# Arguments: dpkg "configure" and the previous version; rpm the number of installed versions.
 set -e
 case "$1" in configure | 1 | 2) ;; *) exit 0 ;; esac
 [ -d /run/systemd/system ] || exit 0

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Arguments: dpkg "configure" and the version before; rpm the number of versions that there are.
+# Arguments: dpkg "configure" and the previous version; rpm the number of installed versions.
 set -e
 case "$1" in configure | 1 | 2) ;; *) exit 0 ;; esac
 
@@ -9,12 +9,11 @@ if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
 
 if [ "$1" = 1 ] || [ -e /run/ashore.install ]; then
 	rm -f /run/ashore.install
-	# Exit code 3: there is a control plane already, from before the package was removed.
-	runuser -u ashore -- ashored init || [ $? -eq 3 ]
+	runuser -u ashore -- ashored init # keeps what is there from before the package was removed
 	systemctl enable ashored.service
 	verb=start
 else
-	verb=try-restart # Envoys go on without ashored, and agents come back to it
+	verb=try-restart # Envoys continue without ashored, and agents reconnect
 fi
 if [ -d /run/systemd/system ] && ! systemctl "$verb" ashored.service; then
 	echo 'ashored did not start: "journalctl -u ashored" says why' >&2

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Arguments: dpkg "install" or "upgrade"; rpm the number of versions that there will be.
+# Arguments: dpkg "install" or "upgrade"; rpm the number of versions afterwards.
 set -e
-# dpkg remembers a removed package's version, so postinstall cannot tell a reinstallation from an upgrade.
+# dpkg remembers a removed package's version, so postinstall cannot distinguish a reinstallation from an upgrade.
 if [ "$1" = install ]; then
 	touch /run/ashore.install
 fi

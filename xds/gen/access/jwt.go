@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
 	"google.golang.org/protobuf/types/known/emptypb"
 	security "istio.io/api/security/v1beta1"
@@ -66,16 +66,56 @@ func (in jwtIn) build() *jwtv3.JwtAuthentication {
 	}
 	out := &jwtv3.JwtAuthentication{Providers: make(map[string]*jwtv3.JwtProvider, len(rules)),
 		BypassCorsPreflight: true}
-	names, providers := make([]string, len(rules)), make([]*jwtv3.JwtProvider, len(rules))
-	for i, r := range rules {
-		names[i], providers[i] = "origins-"+strconv.Itoa(i), in.provider(r)
-		out.Providers[names[i]] = providers[i]
+	var groups []tokenGroup
+	for i, r := range slices.Backward(rules) { // policies see the token that is checked last: the first issuer's
+		name, p := "origins-"+strconv.Itoa(i), in.provider(r)
+		out.Providers[name] = p
+		groups = withProvider(groups, name, tokenPlaces(p))
+	}
+	all := make([]*jwtv3.JwtRequirement, len(groups))
+	for i, g := range groups {
+		all[i] = oneOfTokens(g.providers)
 	}
 	out.Rules = []*jwtv3.RequirementRule{{
-		Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
-		RequirementType: &jwtv3.RequirementRule_Requires{Requires: allOf(append(goodAtEachPlace(out, providers),
-			oneOfTokens(names)))},
+		Match:           envoy.EveryPath(),
+		RequirementType: &jwtv3.RequirementRule_Requires{Requires: allOf(all)},
 	}}
+	return out
+}
+
+// tokenGroup is providers that have places in common where they look for tokens. Each group wants a
+// valid token or none: a valid token of one must not bring in an invalid one of another, which the
+// workload may read.
+type tokenGroup struct{ providers, places []string }
+
+// withProvider adds a provider to the groups that look where it looks, which become one.
+func withProvider(groups []tokenGroup, name string, places []string) []tokenGroup {
+	g := tokenGroup{[]string{name}, places}
+	groups = slices.DeleteFunc(groups, func(o tokenGroup) bool {
+		shared := slices.ContainsFunc(places, func(p string) bool { return slices.Contains(o.places, p) })
+		if shared {
+			g.providers, g.places = append(g.providers, o.providers...), append(g.places, o.places...)
+		}
+		return shared
+	})
+	return append(groups, g)
+}
+
+// tokenPlaces are where a provider looks for tokens: Envoy's own places where it names none.
+func tokenPlaces(p *jwtv3.JwtProvider) []string {
+	var out []string
+	for _, h := range p.FromHeaders {
+		out = append(out, "header "+strings.ToLower(h.Name))
+	}
+	for _, name := range p.FromParams {
+		out = append(out, "parameter "+name)
+	}
+	for _, name := range p.FromCookies {
+		out = append(out, "cookie "+name)
+	}
+	if out == nil {
+		return []string{"header authorization", "parameter access_token"}
+	}
 	return out
 }
 
@@ -86,20 +126,16 @@ func (in jwtIn) build() *jwtv3.JwtAuthentication {
 // one to the others: so one that is accepted is enough. Where none is, there must not be any, for
 // any provider.
 func oneOfTokens(providers []string) *jwtv3.JwtRequirement {
-	accepted := make([]*jwtv3.JwtRequirement, 0, len(providers)+1)
-	for _, name := range providers {
-		accepted = append(accepted,
-			&jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_ProviderName{ProviderName: name}})
-	}
 	missing := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_AllowMissing{AllowMissing: &emptypb.Empty{}}}
+	accepted, each := []*jwtv3.JwtRequirement{}, []*jwtv3.JwtRequirement{}
+	for _, name := range providers {
+		one := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_ProviderName{ProviderName: name}}
+		accepted, each = append(accepted, one), append(each, anyOf(one, missing))
+	}
 	if len(providers) == 1 {
-		return anyOf(append(accepted, missing))
+		return each[0]
 	}
-	each := make([]*jwtv3.JwtRequirement, len(providers))
-	for i := range providers {
-		each[i] = anyOf([]*jwtv3.JwtRequirement{accepted[i], missing})
-	}
-	return anyOf(append(accepted, allOf(each)))
+	return anyOf(append(accepted, allOf(each))...)
 }
 
 // allOf is the one requirement, or that all of several hold.
@@ -107,11 +143,15 @@ func allOf(list []*jwtv3.JwtRequirement) *jwtv3.JwtRequirement {
 	if len(list) == 1 {
 		return list[0]
 	}
-	return &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAll{RequiresAll: &jwtv3.JwtRequirementAndList{Requirements: list}}}
+	return &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAll{
+		RequiresAll: &jwtv3.JwtRequirementAndList{Requirements: list},
+	}}
 }
 
-func anyOf(list []*jwtv3.JwtRequirement) *jwtv3.JwtRequirement {
-	return &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAny{RequiresAny: &jwtv3.JwtRequirementOrList{Requirements: list}}}
+func anyOf(list ...*jwtv3.JwtRequirement) *jwtv3.JwtRequirement {
+	return &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAny{
+		RequiresAny: &jwtv3.JwtRequirementOrList{Requirements: list},
+	}}
 }
 
 // provider is one rule. What Envoy would refuse of it, and with it all other rules, or would take

@@ -2,9 +2,10 @@ package access
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
-	"unicode"
+	"unicode/utf8"
 
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
@@ -18,10 +19,10 @@ import (
 const (
 	encoded = `%(?:25)*`
 	// slash is one, or a backslash.
-	slash = `(?:[/\\]|` + encoded + `(?:2[fF]|5[cC]))`
+	slash = `(?:[/\\]|` + encoded + `(?i:2f|5c))`
 	// semicolon begins the parameters of a segment.
-	semicolon = `(?:;|` + encoded + `3[bB])`
-	dot       = `(?:\.|` + encoded + `2[eE])`
+	semicolon = `(?:;|` + encoded + `(?i:3b))`
+	dot       = `(?:\.|` + encoded + `(?i:2e))`
 	// parameters of a segment, or none. Some servers end them at any slash, some at a plain one
 	// alone.
 	parameters = `(?:` + semicolon + `[^/]*)?`
@@ -118,71 +119,50 @@ func disguisedPath(v string) *matcherv3.StringMatcher {
 	} else if strings.HasSuffix(v, "*") {
 		v, after = v[:len(v)-1], ".*"
 	}
+	isSlash := func(r rune) bool { return r == '/' || r == '\\' }
+	v = decoded(v)
+	segments := strings.FieldsFunc(v, isSlash)
+	for i, s := range segments {
+		segments[i] = disguisedSegment(s)
+	}
+	regex := strings.Join(segments, between)
+	if v != "" && isSlash(rune(v[0])) {
+		regex = between + regex
+	}
+	if len(segments) > 0 && isSlash(rune(v[len(v)-1])) {
+		regex += between
+	}
+	return envoy.RegexMatch(before + regex + after)
+}
+
+// disguisedSegment matches a segment of a path, or of a template, each byte of which is plain or
+// encoded.
+func disguisedSegment(s string) string {
+	switch s {
+	case oneSegment:
+		return "[^/]+"
+	case manySegments:
+		return ".*"
+	}
 	var b strings.Builder
-	b.WriteString(before)
-	for v != "" {
-		var n int
-		switch c, size := decodedByte(v); {
-		case c == '/' || c == '\\':
-			for ; size > 0 && (c == '/' || c == '\\'); c, size = decodedByte(v[n:]) {
-				n += size
-			}
-			b.WriteString(between)
-		case strings.HasPrefix(v, oneSegment):
-			n = len(oneSegment)
-			b.WriteString("[^/]+")
-		case strings.HasPrefix(v, manySegments):
-			n = len(manySegments)
-			b.WriteString(".*")
-		default:
-			n = size
-			b.WriteString(disguisedByte(c))
+	for i := range len(s) {
+		plain := regexp.QuoteMeta(s[i : i+1])
+		if s[i] >= utf8.RuneSelf {
+			plain = fmt.Sprintf(`\x%02x`, s[i])
 		}
-		v = v[n:]
+		fmt.Fprintf(&b, `(?:%s|%s(?i:%02x))`, plain, encoded, s[i])
 	}
-	b.WriteString(after)
-	return envoy.RegexMatch(b.String())
+	return b.String()
 }
 
-// disguisedByte matches a byte of a path, which is plain or encoded.
-func disguisedByte(c byte) string {
-	plain := fmt.Sprintf(`\x%02x`, c)
-	if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' {
-		plain = string(rune(c))
-	}
-	var code strings.Builder
-	for _, d := range fmt.Sprintf("%02x", c) {
-		if unicode.IsLetter(d) {
-			code.WriteString("[" + string(d) + string(unicode.ToUpper(d)) + "]")
-		} else {
-			code.WriteRune(d)
+// decoded decodes a path. What is encoded several times is decoded as often.
+func decoded(path string) string {
+	code := regexp.MustCompile(encoded + "[0-9a-fA-F]{2}")
+	return code.ReplaceAllStringFunc(path, func(s string) string {
+		n, err := strconv.ParseUint(s[len(s)-2:], 16, 8)
+		if err != nil {
+			panic(err) // two digits
 		}
-	}
-	return "(?:" + plain + "|" + encoded + code.String() + ")"
-}
-
-// decodedByte reads the first byte of a path, and how long its text is: zero at the end. What is
-// encoded several times is decoded as often.
-func decodedByte(path string) (c byte, size int) {
-	if path == "" {
-		return 0, 0
-	}
-	if path[0] != '%' {
-		return path[0], 1
-	}
-	for size = 1; len(path) >= size+4 && path[size:size+2] == "25" && isHex(path[size+2]) &&
-		isHex(path[size+3]); size += 2 {
-	}
-	if len(path) < size+2 {
-		return '%', 1
-	}
-	n, err := strconv.ParseUint(path[size:size+2], 16, 8)
-	if err != nil {
-		return '%', 1
-	}
-	return byte(n), size + 2
-}
-
-func isHex(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+		return string([]byte{byte(n)})
+	})
 }

@@ -40,8 +40,8 @@ type clusterShape struct {
 // encodedShape is a shape as part of an encoded cluster.
 type encodedShape struct {
 	bytes []byte
-	// http2 says that HTTP/2 is spoken whatever the client spoke.
-	http2 bool
+	// mutual is the TLS context of clusters that speak mutual TLS, but for the names.
+	mutual []byte
 	// err, when not nil, says why Envoy would refuse a cluster of the shape.
 	err error
 }
@@ -124,20 +124,21 @@ const statsEnd = ";"
 // encode is the message: what is the cluster's own, then what it has of its shape. Encoded messages
 // that follow one another are one message that has the fields of both.
 func (s clusterSpec) encode(name string, shape *encodedShape, hosts []endpoint.Host) []byte {
-	own := &clusterv3.Cluster{Name: name, AltStatName: name + statsEnd, Metadata: clusterMetadata{
-		rule: s.rule, port: s.port, external: s.service.External, services: []*registry.Service{s.service},
-		subset: s.subset.GetName(),
-	}.message()}
-	s.speakMutual(own, shape.http2)
+	own := &clusterv3.Cluster{Name: name, AltStatName: name + statsEnd}
+	s.speakMutual(own, shape.mutual)
 	if len(hosts) > 0 {
 		own.LoadAssignment = s.assignment().Message(name, hosts)
 	}
-	return slices.Concat(resource.Encode(own), shape.bytes)
+	metadata := clusterMetadata{
+		rule: s.rule, port: s.port, external: s.service.External, services: []*registry.Service{s.service},
+		subset: s.subset.GetName(),
+	}
+	return metadata.append(slices.Concat(resource.Encode(own), shape.bytes))
 }
 
 func encodeShape(s clusterShape) *encodedShape {
 	c := s.cluster()
-	out := &encodedShape{bytes: resource.Encode(c), http2: s.upstreamHTTP().protocol == upstreamHTTP2}
+	out := &encodedShape{bytes: resource.Encode(c), mutual: resource.Encode(s.mutualTLS())}
 	c.Name = "-"
 	out.err = checkCluster(c)
 	return out

@@ -7,75 +7,49 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// fixedSpec is a cluster that is for no service.
-type fixedSpec struct {
-	name     string
-	mesh     *push.Mesh
-	families envoy.Families
-	// interception is that of the inbound side.
-	interception push.Interception
-}
-
-// addFixed adds the clusters that every proxy has. Routers have no connections whose destination is
-// known, so only what refuses; without redirection nothing arrives that is for no listener.
-func (in clusterIn) addFixed(layer *clusterLayer) {
-	layer.add(fixedSpec{name: envoy.BlackHole, mesh: in.mesh}.build())
-	if in.router {
-		return
-	}
-	layer.add(fixedSpec{name: envoy.Passthrough, mesh: in.mesh}.build())
-	if in.interception != push.None {
-		layer.add(fixedSpec{name: envoy.InboundPassthrough, mesh: in.mesh, families: in.families,
-			interception: in.interception}.build())
-	}
-}
-
-func (s fixedSpec) build() (*resource.Resource, *feed.Problem) {
-	c, problem := orClosed(s.cluster(), nil)
-	return resource.New(resource.ClusterType, s.name, nil, func() []byte { return resource.Encode(c) }), problem
-}
-
-// cluster is the message.
-func (s fixedSpec) cluster() *clusterv3.Cluster {
-	if s.name == envoy.BlackHole {
-		return s.empty()
-	}
-	c := s.passthrough()
-	if s.name == envoy.InboundPassthrough {
-		c.UpstreamBindConfig = inboundSource(s.interception, s.families)
-	}
-	return c
-}
-
-// empty has no endpoint, so that everything sent to it is refused.
-func (s fixedSpec) empty() *clusterv3.Cluster {
-	return &clusterv3.Cluster{
-		Name:                 s.name,
-		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
-		ConnectTimeout:       s.mesh.Config.GetConnectTimeout(),
-	}
-}
-
 // passthroughIdle is when an HTTP connection that carries nothing is closed. Source: Istio.
 const passthroughIdle = 5 * time.Minute
 
+// addFixed adds the clusters that every proxy has. BlackHole has no endpoint, so that everything sent
+// to it is refused. Routers have no connections whose destination is known, so only what refuses;
+// without redirection nothing arrives that is for no listener.
+func (in clusterIn) addFixed(layer *clusterLayer) {
+	add := func(c *clusterv3.Cluster) {
+		c, problem := orClosed(c, nil)
+		layer.add(resource.New(resource.ClusterType, c.Name, nil, func() []byte { return resource.Encode(c) }), problem)
+	}
+	add(&clusterv3.Cluster{
+		Name:                 envoy.BlackHole,
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
+		ConnectTimeout:       in.mesh.Config.GetConnectTimeout(),
+	})
+	if in.router {
+		return
+	}
+	add(in.passthrough(envoy.Passthrough))
+	if in.interception != push.None {
+		c := in.passthrough(envoy.InboundPassthrough)
+		c.UpstreamBindConfig = inboundSource(in.interception, in.families)
+		add(c)
+	}
+}
+
 // passthrough goes where the client had connected to, in the protocol that it spoke.
-func (s fixedSpec) passthrough() *clusterv3.Cluster {
+func (in clusterIn) passthrough(name string) *clusterv3.Cluster {
 	c := &clusterv3.Cluster{
-		Name:                 s.name,
+		Name:                 name,
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST},
-		ConnectTimeout:       s.mesh.Config.GetConnectTimeout(),
+		ConnectTimeout:       in.mesh.Config.GetConnectTimeout(),
 		LbPolicy:             clusterv3.Cluster_CLUSTER_PROVIDED,
 	}
 	h := &upstreamHTTP{protocol: upstreamAsClient}
 	h.common().IdleTimeout = durationpb.New(passthroughIdle)
-	applyPool(c, h, nil, s.mesh)
+	applyPool(c, h, nil, in.mesh)
 	h.apply(c)
 	return c
 }

@@ -144,10 +144,13 @@ const forever = 100 * 365 * 24 * time.Hour
 func (s workloadSpec) build() (*resource.Resource, *feed.Problem) {
 	name := envoy.InboundCluster(s.port)
 	c, problem := orClosed(s.cluster(name), s.decides)
-	if len(s.services) > 0 {
-		c.Metadata = clusterMetadata{port: s.servicePort, services: s.services}.message()
-	}
-	return resource.New(resource.ClusterType, name, nil, func() []byte { return resource.Encode(c) }), problem
+	return resource.New(resource.ClusterType, name, nil, func() []byte {
+		b := resource.Encode(c)
+		if len(s.services) > 0 {
+			b = clusterMetadata{port: s.servicePort, services: s.services}.append(b)
+		}
+		return b
+	}), problem
 }
 
 // cluster is the message without metadata.

@@ -3,8 +3,7 @@ package cluster
 import (
 	"strings"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/registry"
@@ -24,32 +23,38 @@ type clusterMetadata struct {
 	subset   string
 }
 
-// message is the metadata as Envoy's.
-func (m clusterMetadata) message() *corev3.Metadata {
-	services := &structpb.ListValue{}
-	for _, s := range m.services {
-		fields := map[string]*structpb.Value{
-			"host": structpb.NewStringValue(s.Host), "name": structpb.NewStringValue(serviceName(s)),
-		}
-		if s.Namespace != "" {
-			fields["namespace"] = structpb.NewStringValue(s.Namespace)
-		}
-		services.Values = append(services.Values, structpb.NewStructValue(&structpb.Struct{Fields: fields}))
-	}
-	fields := map[string]*structpb.Value{
-		"default_original_port": structpb.NewNumberValue(float64(m.port)),
-		"services":              structpb.NewListValue(services),
-	}
+// append appends the metadata as a field of an encoded cluster. Members are in the order of their
+// names.
+func (m clusterMetadata) append(b []byte) []byte {
+	return envoy.AppendMessage(b, fieldMetadata, func(b []byte) []byte {
+		return envoy.AppendFilterMetadata(b, envoy.IstioMetadata, m.appendMembers)
+	})
+}
+
+// fieldMetadata is the field of cluster.v3.Cluster.
+const fieldMetadata protowire.Number = 25
+
+func (m clusterMetadata) appendMembers(b []byte) []byte {
 	if m.rule != nil {
-		fields[envoy.ConfigMember] = structpb.NewStringValue(envoy.ConfigPath(m.rule, "destination-rule"))
+		b = envoy.AppendStringMember(b, envoy.ConfigMember, envoy.ConfigPath(m.rule, "destination-rule"))
 	}
+	b = envoy.AppendNumberMember(b, "default_original_port", float64(m.port))
 	if m.external {
-		fields["external"] = structpb.NewBoolValue(true)
+		b = envoy.AppendTrueMember(b, "external")
 	}
+	b = envoy.AppendListMember(b, "services", len(m.services), func(b []byte, i int) []byte {
+		s := m.services[i]
+		b = envoy.AppendStringMember(b, "host", s.Host)
+		b = envoy.AppendStringMember(b, "name", serviceName(s))
+		if s.Namespace != "" {
+			b = envoy.AppendStringMember(b, "namespace", s.Namespace)
+		}
+		return b
+	})
 	if m.subset != "" {
-		fields["subset"] = structpb.NewStringValue(m.subset)
+		b = envoy.AppendStringMember(b, "subset", m.subset)
 	}
-	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{envoy.IstioMetadata: {Fields: fields}}}
+	return b
 }
 
 // serviceName is the short name of a service of the mesh's own domain, else the host.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strconv"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -52,22 +53,28 @@ func (s clusterSpec) names() []string {
 	return names
 }
 
+// mutualTLS is the TLS context of clusters that speak mutual TLS, without server names. Sessions are
+// not resumed, so that each connection looks at the endpoint's certificate anew.
+func (s clusterShape) mutualTLS() *tlsv3.UpstreamTlsContext {
+	alpn := []string{envoy.ALPNMesh}
+	if s.upstreamHTTP().protocol == upstreamHTTP2 {
+		alpn = append(alpn, "h2")
+	}
+	common := envoy.MeshTLS(s.mesh, alpn, nil)
+	return &tlsv3.UpstreamTlsContext{CommonTlsContext: common, MaxSessionKeys: wrapperspb.UInt32(0)}
+}
+
 // speakMutual makes c speak mutual TLS where the cluster does: to all endpoints, or to those that say
-// they take it. Sessions are not resumed, so that each connection looks at the endpoint's certificate
-// anew.
-func (s clusterSpec) speakMutual(c *clusterv3.Cluster, http2 bool) {
+// they take it. shared is the encoded clusterShape.mutualTLS; the server names follow it.
+func (s clusterSpec) speakMutual(c *clusterv3.Cluster, shared []byte) {
 	if s.mutual != destination.MutualAuto && s.mutual != destination.MutualAlways {
 		return
 	}
-	alpn := []string{envoy.ALPNMesh}
-	if http2 {
-		alpn = append(alpn, "h2")
-	}
-	socket := envoy.TLSSocket(&tlsv3.UpstreamTlsContext{
-		Sni:              s.sni(),
-		CommonTlsContext: envoy.MeshTLS(s.mesh, alpn, envoy.ExactNames(s.names())),
-		MaxSessionKeys:   wrapperspb.UInt32(0),
-	})
+	socket := envoy.TLSSocket(&tlsv3.UpstreamTlsContext{Sni: s.sni(), CommonTlsContext: &tlsv3.CommonTlsContext{
+		ValidationContextType: envoy.PeerValidation(nil, envoy.ExactNames(s.names())),
+	}})
+	config := socket.GetTypedConfig()
+	config.Value = slices.Concat(shared, config.Value)
 	if s.mutual == destination.MutualAlways {
 		c.TransportSocket = socket
 		return

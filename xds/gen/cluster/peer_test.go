@@ -15,6 +15,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/gen/destination"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // Names that Envoy would refuse are left out, and where nobody is named, no certificate will do.
@@ -33,7 +34,9 @@ func TestMutualNames(t *testing.T) {
 	}
 	s.mutual = destination.MutualAlways
 	c, u := &clusterv3.Cluster{}, &tlsv3.UpstreamTlsContext{}
-	s.speakMutual(c, true)
+	shape := s.shape()
+	shape.protocol = registry.HTTP2
+	s.speakMutual(c, resource.Encode(shape.mutualTLS()))
 	if err := c.TransportSocket.GetTypedConfig().UnmarshalTo(u); err != nil {
 		t.Fatal(err)
 	}

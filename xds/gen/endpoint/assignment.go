@@ -239,7 +239,7 @@ func (h Host) append(b []byte, weight uint32) []byte {
 	b = envoy.AppendMessage(b, fieldLbEndpointEndpoint, func(b []byte) []byte {
 		return envoy.AppendMessage(b, fieldEndpointAddress, h.appendAddress)
 	})
-	b = endpointMetadata{workloadName(h.Endpoint), h.mutual}.append(b, fieldLbEndpointMetadata)
+	b = h.appendMetadata(b)
 	if weight != 1 {
 		b = appendUint32Value(b, fieldLbEndpointWeight, weight)
 	}
@@ -337,24 +337,19 @@ func (s Assignment) takesMutual(ep *registry.Endpoint, port uint32) bool {
 	return s.Mutual && s.Inbound.AcceptsMTLS(ep, port) && !s.Peers.Disabled(ep.Namespace, ep.Labels, port)
 }
 
-// endpointMetadata is what an endpoint's metadata says of it.
-type endpointMetadata struct {
-	workload string
-	mutual   bool
-}
-
-// append appends it as a field of type core.v3.Metadata; nothing when it is empty. Keys are in the
-// order of their names.
-func (m endpointMetadata) append(b []byte, field protowire.Number) []byte {
-	if m == (endpointMetadata{}) {
+// appendMetadata appends what the endpoint's metadata says of it; nothing when it is empty. Keys are in
+// the order of their names.
+func (h Host) appendMetadata(b []byte) []byte {
+	workload := workloadName(h.Endpoint)
+	if workload == "" && !h.mutual {
 		return b
 	}
-	return envoy.AppendMessage(b, field, func(b []byte) []byte {
-		if m.mutual {
-			b = appendFilterMetadata(b, "envoy.transport_socket_match", TLSMode, TLSModeIstio)
+	return envoy.AppendMessage(b, fieldLbEndpointMetadata, func(b []byte) []byte {
+		if h.mutual {
+			b = appendTextMetadata(b, "envoy.transport_socket_match", TLSMode, TLSModeIstio)
 		}
-		if m.workload != "" {
-			b = appendFilterMetadata(b, envoy.IstioMetadata, "workload", m.workload)
+		if workload != "" {
+			b = appendTextMetadata(b, envoy.IstioMetadata, "workload", workload)
 		}
 		return b
 	})

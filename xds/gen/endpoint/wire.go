@@ -16,24 +16,9 @@ func appendUint32Value(b []byte, field protowire.Number, n uint32) []byte {
 	})
 }
 
-// The fields of core.v3.Metadata and google.protobuf.Struct.
-const (
-	fieldFilterMetadata protowire.Number = 1 // Metadata
-	fieldStructFields   protowire.Number = 1 // Struct
-	fieldStringValue    protowire.Number = 3 // Value
-)
-
-// appendFilterMetadata appends a member that is text under one key.
-func appendFilterMetadata(b []byte, key, member, text string) []byte {
-	return envoy.AppendMessage(b, fieldFilterMetadata, func(b []byte) []byte {
-		b = envoy.AppendText(b, envoy.FieldMapKey, key)
-		return envoy.AppendMessage(b, envoy.FieldMapValue, func(b []byte) []byte {
-			return envoy.AppendMessage(b, fieldStructFields, func(b []byte) []byte {
-				b = envoy.AppendText(b, envoy.FieldMapKey, member)
-				return envoy.AppendMessage(b, envoy.FieldMapValue, func(b []byte) []byte {
-					return envoy.AppendText(b, fieldStringValue, text)
-				})
-			})
-		})
+// appendTextMetadata appends a member that is text under the key of a filter.
+func appendTextMetadata(b []byte, filter, member, text string) []byte {
+	return envoy.AppendFilterMetadata(b, filter, func(b []byte) []byte {
+		return envoy.AppendStringMember(b, member, text)
 	})
 }

@@ -44,11 +44,18 @@ func MeshTLS(m *push.Mesh, alpn []string, names []*tlsv3.SubjectAltNameMatcher) 
 		TlsParams:                      meshParameters(m.Config.GetMeshMTLS()),
 		AlpnProtocols:                  alpn,
 		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{fromAgent(OwnSecret)},
-		ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{
-			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
-				DefaultValidationContext:         &tlsv3.CertificateValidationContext{MatchTypedSubjectAltNames: names},
-				ValidationContextSdsSecretConfig: fromAgent(RootsSecret),
-			},
+		ValidationContextType:          PeerValidation(fromAgent(RootsSecret), names),
+	}
+}
+
+// PeerValidation verifies that the peer's certificate ends in one of roots, a secret, and bears one of
+// names; without names it may bear any.
+func PeerValidation(roots *tlsv3.SdsSecretConfig,
+	names []*tlsv3.SubjectAltNameMatcher) *tlsv3.CommonTlsContext_CombinedValidationContext {
+	return &tlsv3.CommonTlsContext_CombinedValidationContext{
+		CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
+			DefaultValidationContext:         &tlsv3.CertificateValidationContext{MatchTypedSubjectAltNames: names},
+			ValidationContextSdsSecretConfig: roots,
 		},
 	}
 }
@@ -112,11 +119,12 @@ const (
 	ALPNExchange = "istio-peer-exchange"
 )
 
-// ALPNMeshHTTP are those of clients that know they speak HTTP.
-func ALPNMeshHTTP() []string { return []string{"istio-http/1.0", "istio-http/1.1", "istio-h2"} }
-
-// ALPNMeshAny are all of them.
-func ALPNMeshAny() []string { return append([]string{ALPNMesh, ALPNExchange}, ALPNMeshHTTP()...) }
+// The protocols that clients of the mesh offer: those that know they speak HTTP, others, and all.
+const (
+	ALPNMeshHTTP  = "istio-http/1.0,istio-http/1.1,istio-h2"
+	ALPNMeshOther = ALPNMesh + "," + ALPNExchange
+	ALPNMeshAny   = ALPNMeshOther + "," + ALPNMeshHTTP
+)
 
 // MeshServer ends mutual TLS of clients that bear one of names.
 func MeshServer(m *push.Mesh, names []*tlsv3.SubjectAltNameMatcher) *tlsv3.DownstreamTlsContext {

@@ -31,7 +31,7 @@ func ServerHosts(s GatewayServer, namespace string) []string {
 func OverlapAny(hosts, names []string) bool {
 	return slices.ContainsFunc(names, func(n string) bool {
 		n = strings.ToLower(n)
-		return slices.ContainsFunc(hosts, func(h string) bool { return HostsOverlap(h, n) })
+		return slices.ContainsFunc(hosts, func(h string) bool { return push.HostsOverlap(h, n) })
 	})
 }
 
@@ -72,10 +72,6 @@ func CatchAllCluster(sc *push.Scope) string {
 	}
 	return envoy.Passthrough
 }
-
-// HostsOverlap says whether a name exists that both stand for; "*" and "*." before a name are
-// wildcards.
-func HostsOverlap(a, b string) bool { return HostCovers(a, b) || HostCovers(b, a) }
 
 // HostCovers says whether every name that host stands for is one of pattern's.
 func HostCovers(pattern, host string) bool {

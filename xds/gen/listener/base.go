@@ -69,10 +69,9 @@ type listenerBase struct {
 	// connectionLog and unmatchedLog are for requests and connections, and for those that no filter
 	// chain takes; nil when nothing is logged.
 	connectionLog, unmatchedLog []*accesslogv3.AccessLog
-	// httpFilters and grpcWebFilters are the filters of requests that the workload sends, the
-	// judged ones of those that others send to it.
-	httpFilters, grpcWebFilters         []*hcmv3.HttpFilter
-	judgedFilters, judgedGRPCWebFilters []*hcmv3.HttpFilter
+	// httpFilters are the filters of requests that the workload sends, judgedFilters those of requests
+	// that others send to it.
+	httpFilters, judgedFilters []*hcmv3.HttpFilter
 	// judges are the filters of connections from others, before the one that forwards them.
 	judges []*listenerv3.Filter
 	// catchAllFilters forward to catchAll, blackHoleFilters close.
@@ -86,8 +85,7 @@ func newListenerBase(s listenerSettings) *listenerBase {
 		b.unmatchedLog = s.log.build(noChainFilter())
 	}
 	judges := append([]*hcmv3.HttpFilter{access.BadHostFilter()}, access.JudgeRequests(access.RequestFilters()...)...)
-	b.httpFilters, b.grpcWebFilters = httpFilters(s.caps, false, nil), httpFilters(s.caps, true, nil)
-	b.judgedFilters, b.judgedGRPCWebFilters = httpFilters(s.caps, false, judges), httpFilters(s.caps, true, judges)
+	b.httpFilters, b.judgedFilters = httpFilters(s.caps, nil), httpFilters(s.caps, judges)
 	b.judges = access.JudgeConnections(access.ConnectionFilters()...)
 	b.catchAllFilters = b.tcpFilters(tcpSpec{statPrefix: s.catchAll, cluster: s.catchAll})
 	b.blackHoleFilters = []*listenerv3.Filter{tcpProxy(tcpSpec{statPrefix: envoy.BlackHole, cluster: envoy.BlackHole}, nil)}

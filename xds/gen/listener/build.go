@@ -15,7 +15,6 @@ import (
 
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
-	"github.com/ashore-mesh/ashore/xds/gen/workload"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -23,13 +22,6 @@ import (
 // then.
 func buildListener(s listenerSpec) *madeListener {
 	out := &madeListener{}
-	if s.bypassed != (workload.Bypass{}) {
-		out.refused = s.bypassed.Problems(s.name)
-		return out
-	}
-	if s.problems != nil {
-		out.refused = slices.Clone(s.problems.Problems)
-	}
 	report := func(what string, err error) {
 		if errors.Is(err, errNoIdentity) {
 			out.refused = append(out.refused, strictWithoutIdentity(what))
@@ -165,12 +157,14 @@ func (s listenerSpec) listenerFilters() []*listenerv3.ListenerFilter {
 	}
 	if s.readsTLS() {
 		f := envoy.ListenerFilter("envoy.filters.listener.tls_inspector", envoy.Packed(&tlsinspectorv3.TlsInspector{}))
-		f.FilterDisabled = anyPort(s.plaintextPorts())
+		if s.side == sideInbound {
+			f.FilterDisabled = anyPort(s.otherPorts(chainSpec.endsTLS))
+		}
 		out = append(out, f)
 	}
 	if s.detectsHTTP() {
 		f := envoy.ListenerFilter("envoy.filters.listener.http_inspector", envoy.Packed(&httpinspectorv3.HttpInspector{}))
-		f.FilterDisabled = anyPort(s.declaredPorts())
+		f.FilterDisabled = anyPort(s.otherPorts(chainSpec.detectsHTTP))
 		out = append(out, f)
 	}
 	return out
@@ -182,24 +176,23 @@ func (s listenerSpec) readsTLS() bool {
 }
 
 func (c chainSpec) readsTLS() bool {
-	return c.match.sni != nil || c.match.transport != anyTransport || c.tls != nil || c.mutual
+	return c.match.sni != nil || c.match.transport != "" || c.endsTLS()
 }
 
-// plaintextPorts are those of a workload where nothing depends on TLS, so that a server that speaks
-// first is not kept waiting.
-func (s listenerSpec) plaintextPorts() []uint32 {
-	if s.side != sideInbound {
-		return nil
-	}
-	reads := map[uint32]bool{}
+func (c chainSpec) endsTLS() bool { return c.tls != nil || c.mutual }
+
+// otherPorts are the ports that chains are for, without those for which a chain reads what a listener
+// filter finds: a server that speaks first is not kept waiting there.
+func (s listenerSpec) otherPorts(reads func(chainSpec) bool) []uint32 {
+	read := map[uint32]bool{}
 	for _, c := range s.chains.Items() {
-		if c.mutual || c.tls != nil {
-			reads[c.match.port] = true
+		if reads(c) {
+			read[c.match.port] = true
 		}
 	}
 	var out []uint32
 	for _, c := range s.chains.Items() {
-		if p := c.match.port; p != 0 && !reads[p] && !slices.Contains(out, p) {
+		if p := c.match.port; p != 0 && !read[p] && !slices.Contains(out, p) {
 			out = append(out, p)
 		}
 	}
@@ -208,31 +201,10 @@ func (s listenerSpec) plaintextPorts() []uint32 {
 
 // detectsHTTP says that chains are chosen by protocol.
 func (s listenerSpec) detectsHTTP() bool {
-	for _, c := range s.chains.Items() {
-		if c.match.plainHTTP {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.chains.Items(), chainSpec.detectsHTTP)
 }
 
-// declaredPorts are those whose protocol is known, so that a server that speaks first is not kept
-// waiting.
-func (s listenerSpec) declaredPorts() []uint32 {
-	detected := map[uint32]bool{}
-	for _, c := range s.chains.Items() {
-		if c.match.plainHTTP {
-			detected[c.match.port] = true
-		}
-	}
-	var out []uint32
-	for _, c := range s.chains.Items() {
-		if p := c.match.port; p != 0 && !detected[p] && !slices.Contains(out, p) {
-			out = append(out, p)
-		}
-	}
-	return out
-}
+func (c chainSpec) detectsHTTP() bool { return c.match.plainHTTP }
 
 // anyPort is the condition that a connection was for one of the ports; nil when there are none.
 func anyPort(ports []uint32) *listenerv3.ListenerFilterChainMatchPredicate {

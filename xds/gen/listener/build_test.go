@@ -47,7 +47,7 @@ func TestRefusedRefs(t *testing.T) {
 		return chainSpec{name: name, match: chainMatch{port: port}, tcp: tcpSpec{cluster: name, statPrefix: name}}
 	}
 	unbuildable := chain("unbuildable", 82)
-	unbuildable.tcp.lifetime = optional(durationpb.New(time.Nanosecond))
+	unbuildable.tcp.lifetime = durationpb.New(time.Nanosecond)
 	requests := chain("requests", 83)
 	requests.http = httpSpec{statPrefix: "x", route: "routes"}
 	unmatched := chain("unmatched", 70000)

@@ -11,7 +11,6 @@ import (
 // chainLists are the interned parts of filter chains.
 type chainLists struct {
 	chains   intern.Lists[chainSpec]
-	subnets  intern.Lists[netip.Prefix]
 	names    intern.Lists[string]
 	weighted intern.Lists[weightedCluster]
 }
@@ -51,34 +50,20 @@ func (s *chainSet) add(c chainSpec, subnets []netip.Prefix, sni []string) bool {
 	if s.seen == nil {
 		s.seen = map[chainKey]bool{}
 	}
-	// one chain for all subnets that are left the same names
-	type group struct {
-		names   []string
-		subnets []netip.Prefix
-	}
-	var groups []group
+	added := false
 	for _, subnet := range subnets {
 		left := s.take(subnet, sni, c.match.plainHTTP)
 		if len(left) == 0 {
 			continue
 		}
-		i := slices.IndexFunc(groups, func(g group) bool { return slices.Equal(g.names, left) })
-		if i < 0 {
-			i = len(groups)
-			groups = append(groups, group{names: left})
-		}
-		groups[i].subnets = append(groups[i].subnets, subnet)
-	}
-	for _, g := range groups {
-		if g.subnets[0].IsValid() {
-			c.match.subnets = s.lists.subnets.Of(g.subnets)
-		}
-		if g.names[0] != "" {
-			c.match.sni = s.lists.names.Of(g.names)
+		c.match.subnet = subnet
+		if left[0] != "" {
+			c.match.sni = s.lists.names.Of(left)
 		}
 		s.specs = append(s.specs, c)
+		added = true
 	}
-	return len(groups) > 0
+	return added
 }
 
 // addRest adds a chain without conditions, unless there is one.

@@ -27,12 +27,12 @@ func TestChainSetIsDisjoint(t *testing.T) {
 		{"all names is no condition", []add{{name: "a", sni: []string{"x", "*"}}, {name: "b"}}, []string{"all-> a"}},
 		{"all addresses is no condition", []add{{name: "a", subnets: []string{"0.0.0.0/0"}}, {name: "b", subnets: []string{"::/0"}}}, []string{"all-> a"}},
 		{"names fold case and repeat", []add{{name: "a", sni: []string{"X", "x", "b"}}, {name: "b", sni: []string{"b", "c"}}}, []string{"sni [b x] -> a", "sni [c] -> b"}},
-		{"subnets are masked", []add{{name: "a", subnets: []string{"10.0.0.1/8"}}, {name: "b", subnets: []string{"10.9.9.9/8"}}}, []string{"[10.0.0.0/8] -> a"}},
+		{"subnets are masked", []add{{name: "a", subnets: []string{"10.0.0.1/8"}}, {name: "b", subnets: []string{"10.9.9.9/8"}}}, []string{"10.0.0.0/8 -> a"}},
 		{"a name that is taken for one subnet only",
 			[]add{{name: "a", subnets: []string{"10.0.0.0/8"}, sni: []string{"x"}},
 				{name: "b", subnets: []string{"10.0.0.0/8", "11.0.0.0/8", "12.0.0.0/8"}, sni: []string{"x", "y"}}},
-			[]string{"[10.0.0.0/8] sni [x] -> a", "[10.0.0.0/8] sni [y] -> b",
-				"[11.0.0.0/8 12.0.0.0/8] sni [x y] -> b"}},
+			[]string{"10.0.0.0/8 sni [x] -> a", "10.0.0.0/8 sni [y] -> b",
+				"11.0.0.0/8 sni [x y] -> b", "12.0.0.0/8 sni [x y] -> b"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -61,8 +61,8 @@ func describeChain(c chainSpec) string {
 	if c.match.all() {
 		s = "all"
 	}
-	if c.match.subnets != nil {
-		s += fmt.Sprintf("%v ", c.match.subnets.Items())
+	if c.match.subnet.IsValid() {
+		s += c.match.subnet.String() + " "
 	}
 	if c.match.sni != nil {
 		s += fmt.Sprintf("sni %v ", c.match.sni.Items())

@@ -2,7 +2,9 @@ package listener
 
 import (
 	"slices"
+	"strings"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -76,18 +78,20 @@ func (m chainMatch) build(readsTLS bool) *listenerv3.FilterChainMatch {
 	if m.all() {
 		return nil
 	}
-	out := &listenerv3.FilterChainMatch{ServerNames: m.sni.Items(), TransportProtocol: m.transport.name(),
-		ApplicationProtocols: m.peers.alpn()}
+	out := &listenerv3.FilterChainMatch{ServerNames: m.sni.Items(), TransportProtocol: m.transport}
+	if m.alpn != "" {
+		out.ApplicationProtocols = strings.Split(m.alpn, ",")
+	}
 	if m.port != 0 {
 		out.DestinationPort = wrapperspb.UInt32(m.port)
 	}
-	for _, p := range m.subnets.Items() {
-		out.PrefixRanges = append(out.PrefixRanges, envoy.CidrRange(p))
+	if m.subnet.IsValid() {
+		out.PrefixRanges = []*corev3.CidrRange{envoy.CidrRange(m.subnet)}
 	}
 	if m.plainHTTP {
 		out.ApplicationProtocols = plainHTTP()
 		if readsTLS {
-			out.TransportProtocol = "raw_buffer"
+			out.TransportProtocol = plainTransport
 		}
 	}
 	return out

@@ -6,6 +6,7 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
@@ -30,12 +31,14 @@ func (in gatewayListenersIn) Layer() *envoy.Layer {
 	p := &gatewayPlanner{in: in, lists: lists, tcp: tcpPlanner{destinations: in.destinations,
 		weighted: &lists.weighted}}
 	out := make([]listenerSpec, 0, len(in.layout.Ports))
+	var problems []feed.Problem
 	for i := range in.layout.Ports {
 		if s := p.listener(&in.layout.Ports[i]); s.chains.Len() > 0 {
 			out = append(out, s)
+			problems = append(problems, in.layout.Ports[i].Problems...)
 		}
 	}
-	return in.generator.build(out)
+	return in.generator.build(out, problems)
 }
 
 // gatewayPlanner plans the listeners of one router. Used by one call of Layer.
@@ -49,9 +52,6 @@ func (p *gatewayPlanner) listener(port *layout.GatewayPort) listenerSpec {
 	s := listenerSpec{base: p.in.base, name: port.At.Name(), at: port.At, side: sideGateway, bound: true}
 	if port.At.Wildcard() {
 		s.also = p.in.base.families.Second()
-	}
-	if len(port.Problems) > 0 {
-		s.problems = port
 	}
 	set := newChainSet(p.lists)
 	for _, use := range port.Servers {

@@ -1,6 +1,8 @@
 package listener
 
 import (
+	"slices"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
@@ -23,11 +25,8 @@ const serverName = "istio-envoy"
 
 // httpFilters are the filters of requests, the router last. Routes configure fault and cors. judges
 // are those of policies, where requests arrive from others.
-func httpFilters(caps push.Capabilities, grpcWeb bool, judges []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
+func httpFilters(caps push.Capabilities, judges []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	var out []*hcmv3.HttpFilter
-	if grpcWeb {
-		out = append(out, envoy.HTTPFilter("envoy.filters.http.grpc_web", envoy.Packed(&grpcwebv3.GrpcWeb{})))
-	}
 	if caps.Has(envoy.GRPCStats) {
 		out = append(out, envoy.HTTPFilter("envoy.filters.http.grpc_stats", envoy.Packed(&grpcstatsv3.FilterConfig{
 			EmitFilterState:        true,
@@ -50,7 +49,7 @@ func (b *listenerBase) httpManager(side listenerSide, s httpSpec) *hcmv3.HttpCon
 		CodecType:         hcmv3.HttpConnectionManager_AUTO,
 		StatPrefix:        s.statPrefix,
 		ServerName:        serverName,
-		HttpFilters:       b.requestFilters(side, s.grpcWeb),
+		HttpFilters:       b.httpFilters,
 		AccessLog:         b.connectionLog,
 		UseRemoteAddress:  wrapperspb.Bool(side == sideGateway),
 		StreamIdleTimeout: durationpb.New(0),
@@ -68,25 +67,16 @@ func (b *listenerBase) httpManager(side listenerSide, s httpSpec) *hcmv3.HttpCon
 	}
 	forwardClientCertificate(m, side)
 	if side != sideOutbound {
+		m.HttpFilters = b.judgedFilters
 		m.StripTrailingHostDot = true
 		m.LocalReplyConfig = access.BadHostReply()
 	}
+	if s.grpcWeb {
+		grpcWeb := envoy.HTTPFilter("envoy.filters.http.grpc_web", envoy.Packed(&grpcwebv3.GrpcWeb{}))
+		m.HttpFilters = slices.Concat([]*hcmv3.HttpFilter{grpcWeb}, m.HttpFilters)
+	}
 	normalizePath(m, b.normalization)
 	return m
-}
-
-// requestFilters are the filters of one side's requests.
-func (b *listenerBase) requestFilters(side listenerSide, grpcWeb bool) []*hcmv3.HttpFilter {
-	switch {
-	case side == sideOutbound && grpcWeb:
-		return b.grpcWebFilters
-	case side == sideOutbound:
-		return b.httpFilters
-	case grpcWeb:
-		return b.judgedGRPCWebFilters
-	default:
-		return b.judgedFilters
-	}
 }
 
 // forwardClientCertificate replaces x-forwarded-client-cert with the certificate of the connection.

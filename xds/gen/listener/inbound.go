@@ -54,10 +54,7 @@ func (in inboundListenersIn) Layer() *envoy.Layer {
 			chains: set.list()})
 	}
 	if in.base.interception == push.None {
-		if in.bypassed != (workload.Bypass{}) {
-			out = append(out, listenerSpec{base: in.base, name: in.Workload.Name(), bypassed: in.bypassed})
-		}
-		return in.generator.build(out)
+		return in.generator.build(out, in.bypassed.Problems(in.Workload.Name()))
 	}
 	return in.generator.build(append(out, listenerSpec{
 		base:    in.base,
@@ -68,7 +65,7 @@ func (in inboundListenersIn) Layer() *envoy.Layer {
 		bound:   true,
 		capture: captureHere,
 		chains:  virtual.list(),
-	}))
+	}), nil)
 }
 
 // tellsTLS says that virtualInbound has to tell TLS from plaintext, for some port.

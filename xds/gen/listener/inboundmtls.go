@@ -11,55 +11,11 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
 
-// transport is what tells TLS from plaintext where a listener looks at it.
-type transport uint8
-
+// What the TLS inspector finds: plaintext or TLS. Source: Envoy, filter_chain_match.transport_protocol.
 const (
-	// anyTransport takes both.
-	anyTransport transport = iota
-	plainTransport
-	tlsTransport
+	plainTransport = "raw_buffer"
+	tlsTransport   = "tls"
 )
-
-// name is Envoy's for it; empty: any.
-func (t transport) name() string {
-	switch t {
-	case plainTransport:
-		return "raw_buffer"
-	case tlsTransport:
-		return "tls"
-	default:
-		return ""
-	}
-}
-
-// peers are clients of the mesh, as they show in TLS.
-type peers uint8
-
-const (
-	// anyClient need not be of the mesh.
-	anyClient peers = iota
-	// anyPeer is of the mesh.
-	anyPeer
-	// httpPeer is of the mesh, and says that it speaks HTTP.
-	httpPeer
-	// tcpPeer is of the mesh, and does not say that.
-	tcpPeer
-)
-
-// alpn are the protocols that such clients offer; nil: any, or none.
-func (p peers) alpn() []string {
-	switch p {
-	case anyPeer:
-		return envoy.ALPNMeshAny()
-	case httpPeer:
-		return envoy.ALPNMeshHTTP()
-	case tcpPeer:
-		return []string{envoy.ALPNMesh, envoy.ALPNExchange}
-	default:
-		return nil
-	}
-}
 
 // peerModesOf are the modes that matter to a proxy: without identity it takes no mutual TLS, so
 // that ports which need not have it are as if it were disabled.
@@ -115,13 +71,13 @@ func (c inboundChains) list() []chainSpec {
 		closed.lacksIdentity = true
 		return []chainSpec{closed}
 	case c.mode == push.PeerStrict:
-		return c.mutual(anyClient, anyClient)
+		return c.mutual("", "")
 	case c.mode == push.PeerPermissive && c.identity && c.own != nil:
-		return append(c.mutual(anyPeer, tcpPeer), over(c.terminating(), tlsTransport))
+		return append(c.mutual(envoy.ALPNMeshAny, envoy.ALPNMeshOther), over(c.terminating(), tlsTransport))
 	case c.own != nil:
 		return []chainSpec{c.terminating()}
 	case c.mode == push.PeerPermissive && c.identity:
-		return append(c.mutual(anyPeer, tcpPeer), c.permissive()...)
+		return append(c.mutual(envoy.ALPNMeshAny, envoy.ALPNMeshOther), c.permissive()...)
 	case c.protocol.IsHTTP():
 		return []chainSpec{c.http}
 	case c.protocol != registry.Unknown:
@@ -129,24 +85,25 @@ func (c inboundChains) list() []chainSpec {
 	case !c.apart:
 		return []chainSpec{plainRequests(c.http), c.tcp}
 	default:
-		return []chainSpec{plainRequests(c.http), over(c.tcp, plainTransport), over(c.tcp, tlsTransport)}
+		return c.permissive()
 	}
 }
 
-// mutual are the chains that end mutual TLS: of one protocol those of clients all, of a protocol
-// that is not known those that say they speak HTTP, and rest.
-func (c inboundChains) mutual(all, rest peers) []chainSpec {
+// mutual are the chains that end mutual TLS, of clients that offer certain protocols; empty: of any.
+// A port of one protocol has one chain for all, a port whose protocol is not known one for clients
+// that say they speak HTTP, and one for the rest.
+func (c inboundChains) mutual(all, rest string) []chainSpec {
 	switch {
 	case c.protocol.IsHTTP():
 		return []chainSpec{ending(c.http, all)}
 	case c.protocol == registry.Unknown:
-		return []chainSpec{ending(c.http, httpPeer), ending(c.tcp, rest)}
+		return []chainSpec{ending(c.http, envoy.ALPNMeshHTTP), ending(c.tcp, rest)}
 	default:
 		return []chainSpec{ending(c.tcp, all)}
 	}
 }
 
-// permissive are the chains beside them, of clients that speak no mutual TLS.
+// permissive are the chains of clients that speak no mutual TLS.
 func (c inboundChains) permissive() []chainSpec {
 	others := over(c.tcp, tlsTransport)
 	switch {
@@ -176,14 +133,14 @@ func plainRequests(c chainSpec) chainSpec {
 }
 
 // over is c for one transport.
-func over(c chainSpec, t transport) chainSpec {
-	c.match.transport = t
+func over(c chainSpec, transport string) chainSpec {
+	c.match.transport = transport
 	return c
 }
 
-// ending is c behind mutual TLS of some clients.
-func ending(c chainSpec, of peers) chainSpec {
-	c.match.transport, c.match.peers, c.mutual = tlsTransport, of, true
+// ending is c behind mutual TLS of clients that offer one of the protocols.
+func ending(c chainSpec, alpn string) chainSpec {
+	c.match.transport, c.match.alpn, c.mutual = tlsTransport, alpn, true
 	return c
 }
 

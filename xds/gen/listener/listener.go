@@ -53,9 +53,10 @@ func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 		sources: g.connectionSources(sc), destinations: sc.Destinations}, own
 }
 
-// build turns specs into a layer.
-func (g *Generator) build(specs []listenerSpec) *envoy.Layer {
+// build turns specs into a layer with problems, and with what Envoy would refuse.
+func (g *Generator) build(specs []listenerSpec, problems []feed.Problem) *envoy.Layer {
 	layer := &envoy.Layer{}
+	layer.Problems = problems
 	var items []*resource.Resource
 	for _, s := range specs {
 		made := g.listeners.Get(s)

@@ -51,7 +51,7 @@ func (in outboundListenersIn) Layer() *envoy.Layer {
 	if in.base.interception != push.None {
 		out = append(out, p.virtual())
 	}
-	return in.generator.build(out)
+	return in.generator.build(out, nil)
 }
 
 // outboundPlanner plans the listeners of one proxy. Used by one call of Layer.
@@ -254,7 +254,7 @@ func (p *outboundPlanner) routesOf(group int, host string) []*push.VirtualServic
 	var out []*push.VirtualService
 	name := strings.ToLower(host)
 	for _, vs := range all {
-		if slices.ContainsFunc(vs.Spec.Hosts, func(h string) bool { return layout.HostsOverlap(strings.ToLower(h), name) }) {
+		if slices.ContainsFunc(vs.Spec.Hosts, func(h string) bool { return push.HostsOverlap(strings.ToLower(h), name) }) {
 			out = append(out, vs)
 		}
 	}

@@ -2,15 +2,12 @@ package listener
 
 import (
 	"net/netip"
-	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
-	"github.com/ashore-mesh/ashore/xds/gen/layout"
-	"github.com/ashore-mesh/ashore/xds/gen/workload"
 )
 
 // listenerSpec is all that one listener is made of.
@@ -30,11 +27,6 @@ type listenerSpec struct {
 	// fallback says that connections which no chain matches go where the proxy's policy for unknown
 	// destinations says; else they are closed.
 	fallback bool
-	// bypassed, when not zero, says that this is no listener but the problems of a workload whose
-	// name it has.
-	bypassed workload.Bypass
-	// problems is the port of a gateway whose problems are reported; nil: it has none.
-	problems *layout.GatewayPort
 }
 
 // listenerSide says whose traffic a listener takes.
@@ -82,16 +74,16 @@ type chainSpec struct {
 type chainMatch struct {
 	// port is the original destination's; zero: any.
 	port uint32
-	// subnets are the addresses that clients connected to; nil: any.
-	subnets *intern.List[netip.Prefix]
+	// subnet, when valid, are the addresses that clients connected to; else any.
+	subnet netip.Prefix
 	// sni are names, "*." before them for all below; nil: any, or none.
 	sni *intern.List[string]
 	// plainHTTP takes only what was recognised as plaintext HTTP.
 	plainHTTP bool
-	// transport tells TLS from plaintext.
-	transport transport
-	// peers are the clients, as they show in TLS.
-	peers peers
+	// transport is plainTransport or tlsTransport; empty: both.
+	transport string
+	// alpn are the protocols of which clients must offer one in TLS, "h2,http/1.1"; empty: any.
+	alpn string
 }
 
 // httpSpec is a chain that routes requests.
@@ -114,10 +106,10 @@ type tcpSpec struct {
 	// cluster is where they go; empty: weighted says.
 	cluster  string
 	weighted *intern.List[weightedCluster]
-	// idle is how long a connection may be silent; unset: Envoy's default, 1h.
-	idle optionalDuration
-	// lifetime is how long a connection may live; unset: for ever.
-	lifetime optionalDuration
+	// idle is how long a connection may be silent; nil: Envoy's default, 1h.
+	idle *durationpb.Duration
+	// lifetime is how long a connection may live; nil: for ever.
+	lifetime *durationpb.Duration
 	// hashSource balances by the client's address.
 	hashSource bool
 }
@@ -126,26 +118,6 @@ type tcpSpec struct {
 type weightedCluster struct {
 	name   string
 	weight uint32
-}
-
-// optionalDuration is a duration that may be unset; zero means what Envoy says of that field.
-type optionalDuration struct {
-	set   bool
-	value time.Duration
-}
-
-func optional(d *durationpb.Duration) optionalDuration {
-	if d == nil {
-		return optionalDuration{}
-	}
-	return optionalDuration{set: true, value: d.AsDuration()}
-}
-
-func (o optionalDuration) proto() *durationpb.Duration {
-	if !o.set {
-		return nil
-	}
-	return durationpb.New(o.value)
 }
 
 // isHTTP says that the chain routes requests.

@@ -31,8 +31,8 @@ func tcpProxy(s tcpSpec, log []*accesslogv3.AccessLog) *listenerv3.Filter {
 func tcpProxyOf(s tcpSpec, log []*accesslogv3.AccessLog) *tcpv3.TcpProxy {
 	p := &tcpv3.TcpProxy{
 		StatPrefix:                      s.statPrefix,
-		IdleTimeout:                     s.idle.proto(),
-		MaxDownstreamConnectionDuration: s.lifetime.proto(),
+		IdleTimeout:                     s.idle,
+		MaxDownstreamConnectionDuration: s.lifetime,
 		AccessLog:                       log,
 	}
 	if s.weighted == nil {
@@ -113,7 +113,7 @@ func (p tcpPlanner) routed(vs *push.VirtualService, routes []*networking.RouteDe
 // apply takes over what a rule says about connections: the same policy that the cluster has.
 func (s *tcpSpec) apply(rule *push.DestinationRule, port uint32, subset string) {
 	p := destination.PolicyFor(rule, destination.SubsetOf(rule, subset), port)
-	s.idle = optional(p.Pool.GetTcp().GetIdleTimeout())
-	s.lifetime = optional(p.Pool.GetTcp().GetMaxConnectionDuration())
+	s.idle = p.Pool.GetTcp().GetIdleTimeout()
+	s.lifetime = p.Pool.GetTcp().GetMaxConnectionDuration()
 	s.hashSource = p.Balance.GetConsistentHash().GetUseSourceIp()
 }

@@ -12,8 +12,9 @@ import (
 
 func TestRuleOfConnections(t *testing.T) {
 	t.Parallel()
-	pool := func(idle time.Duration) *networking.ConnectionPoolSettings {
-		return &networking.ConnectionPoolSettings{Tcp: &networking.ConnectionPoolSettings_TCPSettings{IdleTimeout: durationpb.New(idle)}}
+	minute, zero := durationpb.New(time.Minute), durationpb.New(0)
+	pool := func(idle *durationpb.Duration) *networking.ConnectionPoolSettings {
+		return &networking.ConnectionPoolSettings{Tcp: &networking.ConnectionPoolSettings_TCPSettings{IdleTimeout: idle}}
 	}
 	bySource := &networking.LoadBalancerSettings{LbPolicy: &networking.LoadBalancerSettings_ConsistentHash{
 		ConsistentHash: &networking.LoadBalancerSettings_ConsistentHashLB{HashKey: &networking.LoadBalancerSettings_ConsistentHashLB_UseSourceIp{UseSourceIp: true}},
@@ -21,10 +22,10 @@ func TestRuleOfConnections(t *testing.T) {
 	round := &networking.LoadBalancerSettings{LbPolicy: &networking.LoadBalancerSettings_Simple{Simple: networking.LoadBalancerSettings_ROUND_ROBIN}}
 	rule := &push.DestinationRule{Spec: &networking.DestinationRule{
 		TrafficPolicy: &networking.TrafficPolicy{
-			ConnectionPool: pool(time.Minute),
+			ConnectionPool: pool(minute),
 			LoadBalancer:   bySource,
 			PortLevelSettings: []*networking.TrafficPolicy_PortTrafficPolicy{
-				{Port: &networking.PortSelector{Number: 3306}, ConnectionPool: pool(0)},
+				{Port: &networking.PortSelector{Number: 3306}, ConnectionPool: pool(zero)},
 			},
 		},
 		Subsets: []*networking.Subset{{Name: "v1", TrafficPolicy: &networking.TrafficPolicy{LoadBalancer: round}}},
@@ -37,10 +38,10 @@ func TestRuleOfConnections(t *testing.T) {
 		want   tcpSpec
 	}{
 		{name: "no rule"},
-		{name: "the whole host", rule: rule, port: 1, want: tcpSpec{idle: optionalDuration{true, time.Minute}, hashSource: true}},
+		{name: "the whole host", rule: rule, port: 1, want: tcpSpec{idle: minute, hashSource: true}},
 		// settings of a port replace those above them as a whole, as they do in the port's cluster
-		{name: "a port", rule: rule, port: 3306, want: tcpSpec{idle: optionalDuration{true, 0}}},
-		{name: "a subset", rule: rule, port: 1, subset: "v1", want: tcpSpec{idle: optionalDuration{true, time.Minute}}},
+		{name: "a port", rule: rule, port: 3306, want: tcpSpec{idle: zero}},
+		{name: "a subset", rule: rule, port: 1, subset: "v1", want: tcpSpec{idle: minute}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

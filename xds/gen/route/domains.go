@@ -64,6 +64,7 @@ type serviceHosts struct {
 // serviceHost is a service of a port, and its domains.
 type serviceHost struct {
 	service *registry.Service
+	name    string // that of its virtual host
 	domains *intern.List[string]
 }
 
@@ -117,7 +118,7 @@ func (g *Generator) findServices(in serviceHostsIn) *serviceHosts {
 	}
 	for i, p := range ports {
 		out.index[strings.ToLower(p.service.Host)] = i
-		out.items[i] = serviceHost{service: p.service, domains: g.names.Of(domains[i])}
+		out.items[i] = serviceHost{service: p.service, name: hostPort(p.service.Host, in.port), domains: g.names.Of(domains[i])}
 	}
 	return out
 }

@@ -43,11 +43,10 @@ func (p *portPlanner) service(i int) *virtualHost {
 	if domains == nil {
 		return nil
 	}
-	name := hostPort(h.service.Host, p.in.port)
 	if info := p.governing(h); info != nil {
-		return p.host(name, domains, info)
+		return p.host(h.name, domains, info)
 	}
-	return p.generator.hosts.Get(virtualHostSpec{name: name, domains: domains, service: h.service, port: p.in.port,
+	return p.generator.hosts.Get(virtualHostSpec{name: h.name, domains: domains, service: h.service, port: p.in.port,
 		hash: p.hash(h.service.Host, "", p.in.port), retry: p.retry})
 }
 
@@ -94,8 +93,7 @@ func (p *portPlanner) take(domains []string) {
 	}
 }
 
-// foreign plans the virtual hosts of names that VirtualServices give and that no service of the
-// port has. A VirtualService brings such a name to a port where it governs a service too, or where
+// foreign plans the virtual hosts of names that VirtualServices give and that no service has. A VirtualService brings such a name to a port where it governs a service too, or where
 // a wildcard service covers it, and else to port 80. Source: Istio; the part about wildcard
 // services goes beyond it.
 func (p *portPlanner) foreign() []*virtualHost {
@@ -104,7 +102,7 @@ func (p *portPlanner) foreign() []*virtualHost {
 	}
 	var out []*virtualHost
 	seen := map[string]bool{}
-	for _, info := range p.foreigners() {
+	for _, info := range p.routes.foreign {
 		for _, host := range info.hosts {
 			if seen[host] || !p.servesForeign(info, host) || !applies(info.vs.Spec, p.in.port, layout.SidecarGateway,
 				p.sources) {
@@ -119,37 +117,9 @@ func (p *portPlanner) foreign() []*virtualHost {
 	return out
 }
 
-// foreigners lists the VirtualServices that may bring names of their own to the port, in order of
-// precedence.
-func (p *portPlanner) foreigners() []*routeInfo {
-	if p.in.port == foreignPort {
-		return p.routes.all
-	}
-	found := map[*routeInfo]bool{}
-	for i := range p.hosts.items {
-		host := strings.ToLower(p.hosts.items[i].service.Host)
-		for info := range p.routes.candidates(host) {
-			if len(info.hosts) > 1 {
-				found[info] = true
-			}
-		}
-		if strings.HasPrefix(host, "*") {
-			for _, info := range p.routes.all {
-				if slices.ContainsFunc(info.hosts, func(h string) bool { return layout.HostCovers(host, h) }) {
-					found[info] = true
-				}
-			}
-		}
-	}
-	if len(found) == 0 {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(p.routes.all), func(info *routeInfo) bool { return !found[info] })
-}
-
-// servesForeign says whether host is a name that no service of the port has and that belongs on it.
+// servesForeign says whether host is a name that no service has and that belongs on the port.
 func (p *portPlanner) servesForeign(info *routeInfo, host string) bool {
-	if p.has(host) {
+	if p.routes.services[host] {
 		return false
 	}
 	if strings.HasPrefix(host, "*") && p.coversService(host) {

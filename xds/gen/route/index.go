@@ -9,6 +9,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 // routeInfo is what planning needs to know of a VirtualService, read once.
@@ -18,8 +19,8 @@ type routeInfo struct {
 	hosts []string
 	// destinations are those of its HTTP routes in order, mirrors included.
 	destinations []*networking.Destination
-	// conditional are its HTTP matches that hold for some sources only.
-	conditional []any
+	// conditional says that some of its HTTP matches hold for some sources only.
+	conditional bool
 }
 
 func newRouteInfo(vs *push.VirtualService) *routeInfo {
@@ -29,9 +30,7 @@ func newRouteInfo(vs *push.VirtualService) *routeInfo {
 	}
 	for _, r := range vs.Spec.Http {
 		for _, m := range r.Match {
-			if len(m.SourceLabels) > 0 || m.SourceNamespace != "" {
-				info.conditional = append(info.conditional, m)
-			}
+			info.conditional = info.conditional || len(m.SourceLabels) > 0 || m.SourceNamespace != ""
 		}
 	}
 	return info
@@ -59,13 +58,15 @@ func httpDestinations(spec *networking.VirtualService) []*networking.Destination
 
 // routeIndex finds the VirtualServices for a host. Made from a list of them when it changed.
 type routeIndex struct {
-	// all is in order of precedence.
-	all []*routeInfo
 	// byHost are those that name exactly that host, in lower case, wildcard or not, in order of
 	// precedence.
 	byHost map[string][]*routeInfo
 	// wild are those that name wildcards, the longest first, in order of precedence among equals.
 	wild []wildRoute
+	// services are the hosts of services that take requests at some port, in lower case.
+	services map[string]bool
+	// foreign are those that name a host that no service has, in order of precedence.
+	foreign []*routeInfo
 }
 
 // wildRoute is a VirtualService for all hosts that end alike.
@@ -74,11 +75,18 @@ type wildRoute struct {
 	info   *routeInfo
 }
 
-func newRouteIndex(routes *intern.List[*push.VirtualService]) *routeIndex {
-	x := &routeIndex{byHost: map[string][]*routeInfo{}}
-	for _, vs := range routes.Items() {
+func newRouteIndex(e *push.Egress) *routeIndex {
+	x := &routeIndex{byHost: map[string][]*routeInfo{}, services: make(map[string]bool, e.Services.Len())}
+	for _, s := range e.Services.Items() {
+		if slices.ContainsFunc(s.Ports, func(p registry.Port) bool { return routable(p.Protocol) }) {
+			x.services[strings.ToLower(s.Host)] = true
+		}
+	}
+	for _, vs := range e.Routes.Items() {
 		info := newRouteInfo(vs)
-		x.all = append(x.all, info)
+		if slices.ContainsFunc(info.hosts, func(h string) bool { return !x.services[h] }) {
+			x.foreign = append(x.foreign, info)
+		}
 		for _, h := range info.hosts {
 			x.byHost[h] = append(x.byHost[h], info)
 			if suffix, ok := strings.CutPrefix(h, "*"); ok {

@@ -59,7 +59,7 @@ func (p *outboundRoutePlanner) config(r layout.OutboundRoute) *resource.Resource
 func (p *outboundRoutePlanner) groupHosts(r layout.OutboundRoute) []*virtualHost {
 	e := p.egress.Items()[r.Group]
 	if p.routes[r.Group] == nil {
-		p.routes[r.Group] = newRouteIndex(e.Routes)
+		p.routes[r.Group] = newRouteIndex(e)
 	}
 	in := serviceHostsIn{services: e.Services, port: r.Port, domain: p.domain}
 	if r.Host != "" {

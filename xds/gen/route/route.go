@@ -19,7 +19,6 @@ type Generator struct {
 	layouts *layout.Layouts // routes are those that the listeners name
 
 	names        intern.Lists[string]
-	sources      intern.Lists[any]
 	destinations intern.Lists[routeDestination]
 	parts        intern.Lists[*builtRoutes]
 	lists        intern.Lists[*virtualHost]

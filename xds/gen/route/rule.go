@@ -1,8 +1,6 @@
 package route
 
 import (
-	"slices"
-
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -18,7 +16,7 @@ type ruleSpec struct {
 	gateway string
 	// tls says that clients speak https.
 	tls bool
-	// sources are its matches by source that hold for the proxy.
+	// sources are the matches by source that hold for the proxy; nil where it has none.
 	sources *intern.List[any]
 	// destinations are those of httpDestinations, in that order.
 	destinations *intern.List[routeDestination]
@@ -43,26 +41,12 @@ type rulePlanner struct {
 
 // rules returns the routes of a VirtualService that requests to port of gateway may take.
 func (p rulePlanner) rules(info *routeInfo, port uint32, gateway string, tls bool) *builtRoutes {
-	return p.generator.rules.Get(ruleSpec{
-		vs: info.vs, port: port, gateway: gateway, tls: tls,
-		sources:      p.sourcesOf(info),
-		destinations: p.resolve(info.destinations, port),
-		retry:        p.retry,
-	})
-}
-
-// sourcesOf picks those of the proxy's conditions that are the VirtualService's.
-func (p rulePlanner) sourcesOf(info *routeInfo) *intern.List[any] {
-	if len(info.conditional) == 0 || p.sources.Len() == 0 {
-		return nil
+	spec := ruleSpec{vs: info.vs, port: port, gateway: gateway, tls: tls, retry: p.retry,
+		destinations: p.resolve(info.destinations, port)}
+	if info.conditional {
+		spec.sources = p.sources
 	}
-	var out []any
-	for _, m := range info.conditional {
-		if slices.Contains(p.sources.Items(), m) {
-			out = append(out, m)
-		}
-	}
-	return p.generator.sources.Of(out)
+	return p.generator.rules.Get(spec)
 }
 
 // resolve looks destinations up. One that names no port means the only port of its service, else

@@ -105,72 +105,54 @@ func (Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 	return in, nil
 }
 
-// Layer finds the files, in the order of destinations and servers, each once, and makes a secret of
-// each.
+// Layer makes a secret of each file. Of equal ones the layer keeps one.
 func (in secretIn) Layer() *envoy.Layer {
-	var f secretFinder
+	var out secrets
 	for _, dest := range in.destinations.Items() {
 		destination.EachCluster(dest, func(port uint32, subset *networking.Subset) {
-			f.client(destination.PolicyFor(dest.Rule, subset,
-				port).Tls)
+			out.client(destination.PolicyFor(dest.Rule, subset, port).Tls)
 		})
 	}
 	for _, g := range in.gateways.Items() {
-		f.server(g.Server.GetTls())
+		out.server(g.Server.GetTls())
 	}
 	if in.sidecar != nil {
 		for _, l := range in.sidecar.Spec.Ingress {
-			f.server(l.Tls)
+			out.server(l.Tls)
 		}
 	}
-	items := make([]*resource.Resource, 0, len(f.roots)+len(f.certificates))
-	for _, r := range f.roots {
-		items = append(items, buildRoots(r))
-	}
-	for _, c := range f.certificates {
-		items = append(items, buildCertificate(c))
-	}
-	return envoy.NewLayer(items...)
+	return envoy.NewLayer(out...)
 }
 
-// secretFinder collects files, each once.
-type secretFinder struct {
-	roots        []roots
-	certificates []Certificate
-}
+// secrets collects the secrets of settings.
+type secrets []*resource.Resource
 
 // client adds what a cluster with settings t refers to.
-func (f *secretFinder) client(t *networking.ClientTLSSettings) {
+func (s *secrets) client(t *networking.ClientTLSSettings) {
 	if !destination.UsesTLS(t) {
 		return
 	}
 	if t.Mode == networking.ClientTLSSettings_MUTUAL {
-		f.certificate(Certificate{t.ClientCertificate, t.PrivateKey})
+		s.certificate(Certificate{t.ClientCertificate, t.PrivateKey})
 	}
 	if !t.InsecureSkipVerify.GetValue() {
-		f.root(RootsOf(t))
+		*s = append(*s, buildRoots(RootsOf(t)))
 	}
 }
 
 // server adds what a server with settings t refers to.
-func (f *secretFinder) server(t *networking.ServerTLSSettings) {
+func (s *secrets) server(t *networking.ServerTLSSettings) {
 	for _, c := range CertificatesOf(t) {
-		f.certificate(c)
+		s.certificate(c)
 	}
 	if r, asks := ClientRoots(t); asks && r.File != "" {
-		f.root(r)
+		*s = append(*s, buildRoots(r))
 	}
 }
 
-func (f *secretFinder) root(r roots) {
-	if !slices.Contains(f.roots, r) {
-		f.roots = append(f.roots, r)
-	}
-}
-
-func (f *secretFinder) certificate(c Certificate) {
-	if c.Chain != "" && !slices.Contains(f.certificates, c) {
-		f.certificates = append(f.certificates, c)
+func (s *secrets) certificate(c Certificate) {
+	if c.Chain != "" {
+		*s = append(*s, buildCertificate(c))
 	}
 }
 
@@ -212,12 +194,5 @@ func ClientRoots(t *networking.ServerTLSSettings) (roots, bool) {
 // Trust makes t verify the peer: its chain ends in one of the roots, which have not revoked it, and
 // it bears one of names (none: any).
 func Trust(t *tlsv3.CommonTlsContext, r roots, names []string) {
-	own := &tlsv3.CertificateValidationContext{}
-	for _, n := range names {
-		own.MatchTypedSubjectAltNames = append(own.MatchTypedSubjectAltNames, envoy.ExactName(n))
-	}
-	t.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
-		DefaultValidationContext:         own,
-		ValidationContextSdsSecretConfig: Ref(r.Name()),
-	}}
+	t.ValidationContextType = envoy.PeerValidation(Ref(r.Name()), envoy.ExactNames(names))
 }

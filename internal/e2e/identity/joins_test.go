@@ -21,8 +21,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// crowd is how many workloads join at once.
-const crowd = 1000
+// joins is how many workloads join at once.
+const joins = 1000
 
 const (
 	clusterType  = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
@@ -30,7 +30,7 @@ const (
 )
 
 // A thousand workloads join at once, each with a key and a token of its own: each gets a
-// certificate of its own, connects with it, is registered, and becomes an endpoint. Nobody is
+// certificate of its own, connects with it, is registered, and becomes an endpoint. No workload is
 // refused, and nothing is counted twice.
 func TestCrowdJoins(t *testing.T) {
 	t.Parallel()
@@ -39,9 +39,9 @@ func TestCrowdJoins(t *testing.T) {
 	web := strings.Replace(service("web"), meta, meta+`, annotations: {ashore.io/allow-addresses: 10.200.0.0/16}`, 1)
 	m := harness.New(t, map[string]string{"web.yaml": web}, harness.Secure(""))
 	m.Token("shop/web", "") // there once the group is known
-	tokens := make([]admin.Token, crowd)
-	inTurns(t, crowd, 8, func(i int) (err error) {
-		tokens[i], err = m.Admin.CreateToken(t.Context(), admin.TokenRequest{Group: "shop/web"})
+	tokens := make([]admin.Token, joins)
+	inTurns(t, joins, 8, func(i int) (err error) {
+		tokens[i], err = admin.Send(t.Context(), m.Admin, admin.CallCreateToken, admin.TokenRequest{Group: "shop/web"})
 		return err
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -49,13 +49,13 @@ func TestCrowdJoins(t *testing.T) {
 	defer streams.Wait()
 	defer cancel()
 	begin := time.Now()
-	certificates := make([]*tls.Certificate, crowd)
-	inTurns(t, crowd, crowd, func(i int) (err error) {
+	certificates := make([]*tls.Certificate, joins)
+	inTurns(t, joins, joins, func(i int) (err error) {
 		certificates[i], err = join(ctx, m, tokens[i].Token, member(i))
 		return err
 	})
-	t.Logf("%d workloads have certificates after %v", crowd, time.Since(begin).Round(10*time.Millisecond))
-	served := make(chan error, crowd)
+	t.Logf("%d workloads have certificates after %v", joins, time.Since(begin).Round(10*time.Millisecond))
+	served := make(chan error, joins)
 	for i, c := range certificates {
 		if c != nil {
 			streams.Go(func() { stay(ctx, m, c, i, served) })
@@ -66,16 +66,16 @@ func TestCrowdJoins(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d workloads have their configuration after %v", crowd, time.Since(begin).Round(10*time.Millisecond))
+	t.Logf("%d workloads have their configuration after %v", joins, time.Since(begin).Round(10*time.Millisecond))
 	wait(t, 2*time.Minute, "everybody is an endpoint", func() error {
 		n, err := endpoints(t, m, certificates[0])
-		if err == nil && n != crowd {
+		if err == nil && n != joins {
 			err = fmt.Errorf("%d are", n)
 		}
 		return err
 	})
-	t.Logf("%d workloads are endpoints after %v", crowd, time.Since(begin).Round(10*time.Millisecond))
-	connected(t, m, crowd)
+	t.Logf("%d workloads are endpoints after %v", joins, time.Since(begin).Round(10*time.Millisecond))
+	connected(t, m, joins)
 
 	serials := map[string]bool{}
 	for _, c := range certificates {
@@ -84,14 +84,14 @@ func TestCrowdJoins(t *testing.T) {
 			t.Errorf("a certificate is for %s", got)
 		}
 	}
-	list, err := m.Admin.Workloads(t.Context())
+	list, err := admin.Send(t.Context(), m.Admin, admin.CallWorkloads, admin.None{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(serials) != crowd || len(list.Workloads) != crowd {
-		t.Errorf("there are %d certificates and %d workloads, want %d", len(serials), len(list.Workloads), crowd)
+	if len(serials) != joins || len(list.Workloads) != joins {
+		t.Errorf("there are %d certificates and %d workloads, want %d", len(serials), len(list.Workloads), joins)
 	}
-	again, err := m.Admin.ListTokens(t.Context())
+	again, err := admin.Send(t.Context(), m.Admin, admin.CallTokens, admin.None{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,16 +101,19 @@ func TestCrowdJoins(t *testing.T) {
 			used++
 		}
 	}
-	if used != crowd {
-		t.Errorf("%d tokens are used, want %d", used, crowd)
+	if used != joins {
+		t.Errorf("%d tokens are used, want %d", used, joins)
 	}
 	events := map[string]int{}
-	if err := m.Admin.TailAudit(t.Context(), 10*crowd, false,
-		func(e audit.Event) error { events[e.Action]++; return nil }); err != nil {
+	recorded, err := admin.Send(t.Context(), m.Admin, admin.CallAudit, admin.AuditQuery{Lines: 10 * joins})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if events[audit.WorkloadJoin] != crowd || events[audit.TokenUse] != crowd ||
-		events[audit.CertificateIssue] != crowd || events[audit.TokenRefuse] != 0 {
+	for _, e := range recorded {
+		events[e.Action]++
+	}
+	if events[audit.WorkloadJoin] != joins || events[audit.TokenUse] != joins ||
+		events[audit.CertificateIssue] != joins || events[audit.TokenRefuse] != 0 {
 		t.Errorf("the audit log has %v", events)
 	}
 }
@@ -152,7 +155,7 @@ func join(ctx context.Context, m *harness.Mesh, token, name string) (_ *tls.Cert
 	return certify(ctx, conn, key, token, name)
 }
 
-// node is what a member's proxy says of itself.
+// node is the node of a member's proxy.
 func node(i int) (*corev3.Node, error) {
 	meta, err := structpb.NewStruct(map[string]any{
 		"NAME": member(i), "NAMESPACE": "shop", "INSTANCE_IPS": memberIP(i), "AUTO_REGISTER_GROUP": "web", "INTERCEPTION_MODE": "NONE", "LABELS": map[string]any{},
@@ -181,7 +184,7 @@ func open(ctx context.Context, m *harness.Mesh, own *tls.Certificate, n *corev3.
 	return s, conn.Close, nil
 }
 
-// stay connects member i until ctx ends, and tells once that it is served, or why not.
+// stay connects member i until ctx ends, and reports once that it is served, or the error.
 func stay(ctx context.Context, m *harness.Mesh, own *tls.Certificate, i int, served chan<- error) {
 	n, err := node(i)
 	if err != nil {

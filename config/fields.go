@@ -1,0 +1,300 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// fieldName is the name of a field with that of its message: "Destination.host".
+func fieldName(fd protoreflect.FieldDescriptor) string {
+	return string(fd.ContainingMessage().Name()) + "." + string(fd.Name())
+}
+
+// unsupportedField is what a field asks for that Ashore does not do, and what to do instead. Both
+// are empty for other fields. docs/istio-differences.md lists them.
+func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
+	const (
+		byReference = "choosing workloads by reference"
+		targets     = "there are no waypoints, and no Gateways of Kubernetes: choose workloads and gateways by spec.selector.matchLabels"
+		files       = "put the certificate into files and name them by serverCertificate and privateKey"
+	)
+	switch fieldName(fd) {
+	case "AuthorizationPolicy.targetRef", "AuthorizationPolicy.targetRefs",
+		"RequestAuthentication.targetRef", "RequestAuthentication.targetRefs":
+		return byReference, targets
+	case "ClientTLSSettings.credential_name":
+		return "a certificate by the name of a secret",
+			"put it into files and name them by clientCertificate, privateKey and caCertificates"
+	case "DestinationRule.workload_selector":
+		return "a rule for some clients only", "remove workloadSelector, the rule then holds for all of its namespace"
+	case "Abort.http2_error":
+		return "an abort by an HTTP/2 error", "use httpStatus or grpcStatus"
+	case "Delay.exponential_delay":
+		return "a delay that grows", "use fixedDelay"
+	case "HTTPRoute.delegate":
+		return "delegation to another VirtualService", "write its routes here"
+	case "L4MatchAttributes.source_subnet":
+		return "a match by the client's address", "match sourceLabels or sourceNamespace instead"
+	case "LoadBalancerSettings.zone_aware_lb_setting":
+		return "balancing within a zone", "use localityLbSetting"
+	case "Server.default_endpoint":
+		return "a default endpoint of a gateway", "remove it"
+	case "ServerTLSSettings.ca_cert_credential_name":
+		return "authorities by the name of a secret", "put them into a file and name it by caCertificates"
+	case "ServerTLSSettings.credential_name",
+		"ServerTLSSettings.credential_names":
+		return "a certificate by the name of a secret", files
+	case "ServerTLSSettings.insecure_skip_verify":
+		return "a server that accepts any certificate", "anybody could pretend to be any client; remove it"
+	case "SidecarPort.target_port":
+		return "the deprecated field targetPort", "name the application's port in defaultEndpoint"
+	case "TrafficPolicy.proxy_protocol":
+		return "the PROXY protocol", "remove it"
+	case "TrafficPolicy.tunnel":
+		return "a tunnel through a proxy", "remove it"
+	}
+	return "", ""
+}
+
+// required reports whether a field is checked although it is not set, because it must be.
+func required(fd protoreflect.FieldDescriptor) bool {
+	switch fieldName(fd) {
+	case "Destination.host", "DestinationRule.host", "Subset.name", "PortSelector.number", "HTTPCookie.name",
+		"Attribute.name", "RegexRewrite.match", "Distribute.from", "Failover.from", "Failover.to",
+		"Port.name", "Port.protocol", "ServicePort.number", "ServicePort.name", "SidecarPort.name",
+		"HTTPHealthCheckConfig.port", "TCPHealthCheckConfig.port", "GrpcHealthCheckConfig.port", "HTTPHeader.name",
+		"JWTHeader.name", "ClaimToHeader.header", "ClaimToHeader.claim", "JWTRule.issuer",
+		"EnvoyExternalAuthorizationHttpProvider.service", "EnvoyExternalAuthorizationHttpProvider.port",
+		"EnvoyExternalAuthorizationGrpcProvider.service", "EnvoyExternalAuthorizationGrpcProvider.port":
+		return true
+	}
+	return false
+}
+
+// needsFields reports whether a message means nothing when none of its fields is set.
+func needsFields(md protoreflect.MessageDescriptor) bool {
+	switch md.Name() {
+	case "TrafficPolicy", "ConnectionPoolSettings", "HTTPFaultInjection", "HTTPRewrite", "HTTPBody":
+		return true
+	}
+	return false
+}
+
+// unique reports whether the items of a list must differ.
+func unique(fd protoreflect.FieldDescriptor) bool {
+	switch fieldName(fd) {
+	case "ServiceEntry.addresses", "Server.hosts", "IstioEgressListener.hosts", "ServerTLSSettings.cipher_suites",
+		"TLSConfig.cipher_suites", "TLSConfig.ecdh_curves", "MeshConfig.trust_domain_aliases",
+		"LocalityLoadBalancerSetting.failover_priority":
+		return true
+	}
+	return fd.Name() == "hosts" || fd.Name() == "gateways" || isExportTo(fd)
+}
+
+// isExportTo reports whether a field lists the namespaces to which objects are visible.
+func isExportTo(fd protoreflect.FieldDescriptor) bool {
+	return strings.HasSuffix(string(fd.Name()), "export_to")
+}
+
+// textRule returns the rule for the value of a field, or for each of its values. A rule returns
+// what is wrong, or nothing.
+func textRule(field string) func(string) string {
+	switch field {
+	case "DestinationRule.host":
+		return checkWildcardHost
+	case "Destination.host", "ClientTLSSettings.sni":
+		return checkHost
+	case "VirtualService.hosts":
+		return checkVirtualHost
+	case "ServiceEntry.hosts":
+		return checkServiceHost
+	case "Server.hosts":
+		return checkServerHost
+	case "IstioEgressListener.hosts":
+		return checkImportedHost
+	case "HTTPRedirect.authority", "HTTPRewrite.authority":
+		return checkAuthority
+	case "HTTPHealthCheckConfig.host", "TCPHealthCheckConfig.host":
+		return checkProbeHost
+	case "Destination.subset", "Subset.name":
+		return checkSubset
+	case "VirtualService.gateways", "HTTPMatchRequest.gateways", "TLSMatchAttributes.gateways",
+		"L4MatchAttributes.gateways":
+		return checkGatewayName
+	case "VirtualService.export_to", "DestinationRule.export_to", "MeshConfig.default_virtual_service_export_to",
+		"MeshConfig.default_destination_rule_export_to":
+		return checkExportTo
+	case "ServiceEntry.export_to", "MeshConfig.default_service_export_to":
+		return checkServiceExportTo
+	case "HTTPMatchRequest.source_namespace", "TLSMatchAttributes.source_namespace",
+		"L4MatchAttributes.source_namespace", "MeshConfig.root_namespace":
+		return checkDNSLabel
+	case "WorkloadEntry.service_account":
+		return checkObjectName
+	case "WorkloadEntry.network":
+		return checkNetwork
+	case "WorkloadEntry.locality":
+		return checkLocality
+	case "Distribute.from":
+		return checkLocalityPattern
+	case "Failover.from", "Failover.to":
+		return checkRegion
+	case "LocalityLoadBalancerSetting.failover_priority":
+		return checkPriority
+
+	case "ServiceEntry.addresses", "TLSMatchAttributes.destination_subnets", "L4MatchAttributes.destination_subnets":
+		return checkSubnet
+	case "IstioIngressListener.bind":
+		return checkAddress
+	case "Server.bind", "IstioEgressListener.bind":
+		return checkBind
+	case "IstioIngressListener.default_endpoint":
+		return checkDefaultEndpoint
+	case "Port.name", "ServicePort.name", "SidecarPort.name":
+		return checkPortName
+	case "Port.protocol":
+		return oneProtocol("UDP", "MYSQL", "REDIS")
+	case "ServicePort.protocol":
+		return oneProtocol()
+
+	case "StringMatch.regex", "RegexRewrite.match":
+		return checkRegex
+	case "JWTHeader.name", "JWTRule.output_payload_to_header", "ClaimToHeader.header", "HTTPHeader.name",
+		"ConsistentHashLB.http_header_name":
+		return checkHeaderName
+	case "CorsPolicy.allow_headers", "CorsPolicy.expose_headers":
+		return checkHeaderNameOrAll
+	case "CorsPolicy.allow_methods":
+		return oneOf("method", corsMethods())
+	case "HTTPRedirect.uri", "HTTPRedirect.prefix_rewrite", "HTTPRewrite.uri", "RegexRewrite.rewrite", "HTTPCookie.path",
+		"Attribute.value", "JWTHeader.prefix", "HTTPHeader.value":
+		return checkHeaderText
+	case "HTTPRedirect.scheme":
+		return oneOf("scheme", []string{"http", "https"})
+	case "ConsistentHashLB.http_query_parameter_name":
+		return checkParameter
+	case "HeaderOperations.remove":
+		return checkChangedHeader
+	case "HTTPCookie.name", "Attribute.name", "JWTRule.from_cookies":
+		return checkCookieName
+	case "HTTPRetry.retry_on":
+		return checkRetryOn
+	case "Abort.grpc_status":
+		return oneOf("status", grpcStatuses())
+	case "HTTPHealthCheckConfig.path":
+		return checkProbePath
+	case "HTTPHealthCheckConfig.scheme":
+		return checkProbeScheme
+
+	case "ClientTLSSettings.ca_certificates", "ClientTLSSettings.ca_crl", "ServerTLSSettings.ca_certificates",
+		"ServerTLSSettings.ca_crl":
+		return checkAuthorityFile
+	case "ClientTLSSettings.client_certificate", "ClientTLSSettings.private_key",
+		"ServerTLSSettings.server_certificate", "ServerTLSSettings.private_key",
+		"TLSCertificate.server_certificate", "TLSCertificate.private_key":
+		return checkCertificateFile
+	case "ServiceEntry.subject_alt_names", "ClientTLSSettings.subject_alt_names", "ServerTLSSettings.subject_alt_names":
+		return checkCertificateName
+	case "ServerTLSSettings.verify_certificate_spki":
+		return checkKeyHash
+	case "ServerTLSSettings.verify_certificate_hash":
+		return checkCertificateHash
+	case "ServerTLSSettings.cipher_suites", "TLSConfig.cipher_suites":
+		return oneOf("cipher suite", cipherSuites())
+	case "TLSConfig.ecdh_curves":
+		return oneOf("curve", curves())
+
+	case "Source.principals", "Source.not_principals":
+		return policyValue(checkPolicyPrincipal)
+	case "Source.request_principals", "Source.not_request_principals":
+		return policyValue(checkPolicyName)
+	case "Source.namespaces", "Source.not_namespaces":
+		return policyValue(checkPolicyNamespace)
+	case "Source.service_accounts", "Source.not_service_accounts":
+		return policyValue(checkPolicyAccount)
+	case "Source.trust_domains", "Source.not_trust_domains":
+		return policyValue(checkPolicyDomain)
+	case "Source.ip_blocks", "Source.not_ip_blocks", "Source.remote_ip_blocks", "Source.not_remote_ip_blocks":
+		return policyValue(checkSubnet)
+	case "Operation.hosts", "Operation.not_hosts":
+		return policyValue(checkPolicyHost)
+	case "Operation.ports", "Operation.not_ports":
+		return policyValue(checkPolicyPort)
+	case "Operation.methods", "Operation.not_methods":
+		return policyValue(checkPolicyMethod)
+	case "Operation.paths", "Operation.not_paths":
+		return policyValue(checkPolicyPath)
+	case "JWTRule.issuer":
+		return checkIssuer
+	case "JWTRule.audiences", "JWTRule.from_params", "JWTRule.space_delimited_claims", "ClaimToHeader.claim":
+		return checkFilled
+
+	case "MeshConfig.trust_domain", "MeshConfig.trust_domain_aliases":
+		return checkLowerHost
+	case "MeshConfig.access_log_file":
+		return checkFile
+	case "EnvoyExternalAuthorizationHttpProvider.service", "EnvoyExternalAuthorizationGrpcProvider.service":
+		return checkProviderService
+	case "EnvoyExternalAuthorizationHttpProvider.path_prefix":
+		return checkProviderPath
+	case "EnvoyExternalAuthorizationHttpProvider.status_on_error",
+		"EnvoyExternalAuthorizationGrpcProvider.status_on_error":
+		return checkProviderStatus
+	case "EnvoyExternalAuthorizationHttpProvider.include_headers_in_check",
+		"EnvoyExternalAuthorizationHttpProvider.include_request_headers_in_check",
+		"EnvoyExternalAuthorizationHttpProvider.headers_to_upstream_on_allow",
+		"EnvoyExternalAuthorizationHttpProvider.headers_to_downstream_on_deny",
+		"EnvoyExternalAuthorizationHttpProvider.headers_to_downstream_on_allow":
+		return checkProviderHeader
+	}
+	return func(string) string { return "" }
+}
+
+// suspicion returns a rule as textRule does. What it finds is most likely a mistake, and allowed.
+func suspicion(field string) func(string) string {
+	switch field {
+	case "Source.principals", "Source.not_principals":
+		return suspectPrincipal
+	case "Operation.paths", "Operation.not_paths":
+		return suspectPath
+	case "ServiceEntry.hosts":
+		return suspectServiceHost
+	case "ServicePort.protocol":
+		return suspectProtocol
+	case "HTTPRewrite.uri":
+		return suspectRewrite
+	case "ClientTLSSettings.ca_certificates", "ClientTLSSettings.ca_crl", "ClientTLSSettings.client_certificate",
+		"ClientTLSSettings.private_key", "ServerTLSSettings.ca_certificates", "ServerTLSSettings.ca_crl",
+		"ServerTLSSettings.server_certificate", "ServerTLSSettings.private_key", "TLSCertificate.server_certificate",
+		"TLSCertificate.private_key":
+		return suspectFile
+	}
+	return func(string) string { return "" }
+}
+
+// oneOf is the rule for a field that has one of some values.
+func oneOf(what string, values []string) func(string) string {
+	return func(v string) string {
+		if slices.Contains(values, v) {
+			return ""
+		}
+		return "unknown " + what + " " + quote(v) + meantOrOneOf(v, values)
+	}
+}
+
+// oneProtocol is the rule for the protocol of a port, in any case; those of except do not work.
+func oneProtocol(except ...string) func(string) string {
+	allowed := slices.DeleteFunc([]string{"HTTP", "HTTPS", "HTTP2", "GRPC", "GRPC-WEB", "TCP", "TLS", "MONGO", "MYSQL",
+		"REDIS", "UDP"}, func(p string) bool { return slices.Contains(except, p) })
+	return func(name string) string {
+		switch upper := strings.ToUpper(name); {
+		case slices.Contains(except, upper):
+			return quote(name) + " does not work here: use one of " + strings.Join(allowed, ", ")
+		case !slices.Contains(allowed, upper):
+			return "unknown protocol " + quote(name) + meantOrOneOf(name, allowed)
+		}
+		return ""
+	}
+}
