@@ -85,7 +85,7 @@ func authorityText(a admin.Authority) string {
 		if time.Until(c.Renew) > 0 {
 			renewed = when(c.Renew)
 		}
-		certificates.add(what, c.State, when(c.NotAfter), renewed, c.Name, c.Root)
+		certificates.add(what, c.State, when(c.NotAfter), renewed, c.Subject, c.Root)
 	}
 	for _, root := range a.Roots {
 		add("root", root)

@@ -134,13 +134,17 @@ func (a *API) CreateReplicaToken(ctx context.Context, r admin.ReplicaTokenReques
 
 // status returns the state of the authority for operators.
 func (a *API) status(s ca.Status) admin.Authority {
+	certificate := func(c ca.CertificateStatus) admin.Certificate {
+		return admin.Certificate{Subject: c.Name, Root: c.Root, Serial: c.Serial, State: c.State, NotAfter: c.NotAfter,
+			Renew: c.Renew}
+	}
 	out := admin.Authority{Kind: s.Source, Folder: s.Folder, TrustDomain: s.TrustDomain, Roots: []admin.Certificate{},
-		PEM: string(a.Manager.Bundle().PEM()), Signer: admin.Certificate(s.Signer), Server: admin.Certificate(s.Server),
+		PEM: string(a.Manager.Bundle().PEM()), Signer: certificate(s.Signer), Server: certificate(s.Server),
 		Bundle: s.BundleID, Problems: s.Problems,
 		Rotation: admin.Rotation{Step: string(s.Rotation.Step), Since: s.Rotation.Since,
 			Next: string(s.Rotation.Following), Count: s.Rotation.Count, Until: s.Rotation.Until}}
 	for _, r := range s.Roots {
-		out.Roots = append(out.Roots, admin.Certificate(r))
+		out.Roots = append(out.Roots, certificate(r))
 	}
 	for _, r := range s.Replicas {
 		out.Replicas = append(out.Replicas, admin.Replica(r))

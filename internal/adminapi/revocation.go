@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"math/big"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
-	"github.com/ashore-mesh/ashore/xds"
 )
 
 // Revoke revokes an identity, a workload or a certificate. When it returns, every connected peer
@@ -36,11 +34,10 @@ func (a *API) Revoke(ctx context.Context, r admin.RevokeRequest) (admin.Revoked,
 	if errors.Is(err, ca.ErrNotFound) {
 		return admin.Revoked{}, unknown
 	}
-	out := a.delivered(q)
-	out.Workloads = workloads
+	out := admin.Revoked{Kind: string(q.Kind), Name: q.Name, Workloads: workloads}
 	if errors.Is(err, ca.ErrPending) { // it is in force
-		out.Notes = append(out.Notes, "WARNING: "+err.Error(),
-			"It is retried every few seconds; \"ashorectl problems\" shows this until the store has it.")
+		out.Notes = []string{"WARNING: " + err.Error(),
+			"It is retried every few seconds; \"ashorectl problems\" shows this until the store has it."}
 		return out, nil
 	}
 	return out, withKind(err)
@@ -57,23 +54,7 @@ func (a *API) Restore(ctx context.Context, r admin.RevokeRequest) (admin.Revoked
 		err = admin.NewError(admin.ErrNotFound, "%s %s is not revoked: \"ashorectl workload list\" shows what is", q.Kind,
 			q.Name)
 	}
-	if err != nil {
-		return admin.Revoked{}, withKind(err)
-	}
-	return a.delivered(q), nil
-}
-
-// delivered says how many proxies of this replica receive a change now.
-func (a *API) delivered(q ca.RevokeRequest) admin.Revoked {
-	out := admin.Revoked{Kind: string(q.Kind), Name: q.Name, Proxies: a.CountProxies(func(p xds.Peer) bool {
-		return p.Identity == (spiffe.ID{}) || a.Revoked(p.Identity, p.Fingerprint()) == nil
-	})}
-	note := fmt.Sprintf("connected proxies that receive it now: %d", out.Proxies)
-	if out.Proxies == 0 {
-		note = "WARNING: no proxy is connected to this replica (\"ashorectl status\")"
-	}
-	out.Notes = []string{note + "; other replicas send it to theirs, and disconnected proxies receive it when they reconnect"}
-	return out
+	return admin.Revoked{Kind: string(q.Kind), Name: q.Name}, withKind(err)
 }
 
 // maxReason limits an operator's reason, in bytes.

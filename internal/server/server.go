@@ -198,14 +198,14 @@ func (s *Server) serveOperators(cfg settings.Config, id *identity, reach reach, 
 	deriver *entry.Deriver) {
 	log := s.log.Named("admin")
 	s.api = &adminapi.API{Started: time.Now(), Settings: cfg.Warnings, Published: s.published, Record: s.audit.Record,
-		Log: log, AuditTail: s.audit.Tail, Connected: s.proxies.Proxies, CountProxies: s.proxies.Count,
+		Log: log, AuditTail: s.audit.Tail, Connected: s.proxies.Proxies,
 		Resources: s.proxies.Dump, Assembler: s.assembler, Names: s.sources, ActiveSource: s.sources.isActive,
 		Accept: s.assembler.AcceptRemovals, Supplied: s.assembler.Supplied, Entries: deriver.Entries,
 		Derived: deriver.Name(), Store: s.store, Records: s.store.Records(), Addresses: reach.addresses,
 		Notes: reach.notes, OtherAddresses: workloads.Advertised}
 	if id != nil {
 		s.api.Manager, s.api.Ledger, s.api.TrustDomain = id.manager, id.ledger, id.domain
-		s.api.Group, s.api.Revoked, s.api.Workloads = id.group, id.revoked, id.ledger.Workloads
+		s.api.Group, s.api.Workloads = id.group, id.ledger.Workloads
 		health := &authorityHealth{api: s.api, jwt: id.jwt, log: s.log.Named("ca")}
 		s.report(health.problems)
 		s.run("certificate authority health", health.run)
