@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/hex"
 	"errors"
 	"math/big"
 	"net"
@@ -137,8 +138,8 @@ type fakePlane struct {
 	mu      sync.Mutex
 	id      spiffe.ID                        // guarded by mu: of who joins
 	life    time.Duration                    // guarded by mu
-	bound   *[32]byte                        // guarded by mu: the key that took the token
-	last    [32]byte                         // guarded by mu: the key that was bound last
+	bound   *string                          // guarded by mu: the key that took the token
+	last    string                           // guarded by mu: the key that was bound last
 	asked   []asked                          // guarded by mu
 	lose    int                              // guarded by mu: answers that get lost
 	refuse  error                            // guarded by mu: every answer
@@ -149,7 +150,7 @@ type fakePlane struct {
 // asked is one request.
 type asked struct {
 	token, workload, group string
-	key                    [32]byte
+	key                    string
 	peer                   []*x509.Certificate
 }
 
@@ -249,8 +250,9 @@ func (p *fakePlane) CreateCertificate(ctx context.Context,
 }
 
 // keyHash is how a request names a key.
-func keyHash(key crypto.Signer) [32]byte {
-	return sha256.Sum256(must(x509.MarshalPKIXPublicKey(key.Public())))
+func keyHash(key crypto.Signer) string {
+	sum := sha256.Sum256(must(x509.MarshalPKIXPublicKey(key.Public())))
+	return hex.EncodeToString(sum[:])
 }
 
 // freeAddress is one that nothing listens at.

@@ -53,7 +53,7 @@ func manager(t *testing.T, dir string) *CertManager {
 func answers(t *testing.T, k *CertManager, m *mesh, life time.Duration, err func() error) (asked func() []time.Time) {
 	var mu sync.Mutex
 	var times []time.Time // guarded by mu
-	var keys [][32]byte   // of the manager's goroutine alone
+	var keys []string     // of the manager's goroutine alone
 	k.ask = func(_ context.Context, q certificateRequest) (*Identity, error) {
 		mu.Lock()
 		times = append(times, time.Now())

@@ -233,7 +233,7 @@ func TestJoinRefused(t *testing.T) {
 		}, false, []string{"no-such-host.invalid:15012: the name no-such-host.invalid ", "DNS"}},
 		{"plaintext", func(t *testing.T, _ *fakePlane, c *JoinConfig) { c.Settings.XDS.Addresses = []string{plaintext(t)} }, false,
 			[]string{"it does not speak TLS: this may be the plaintext port (15010)"}},
-		{"a used token", func(_ *testing.T, p *fakePlane, _ *JoinConfig) { p.set(func() { p.bound = new([32]byte) }) }, true,
+		{"a used token", func(_ *testing.T, p *fakePlane, _ *JoinConfig) { p.set(func() { p.bound = new(string) }) }, true,
 			[]string{"refuses: the join token is not accepted: it may be used, expired, revoked, mistyped or for another " +
 				"group; make a new one on the control plane: ashorectl join-token create --group NAMESPACE/NAME"}},
 		{"no group", refuse(codes.FailedPrecondition, "cannot find WorkloadGroup shop/web"), true,

@@ -2,9 +2,7 @@ package ca
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -17,14 +15,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// KeyHash is the SHA-256 of the SubjectPublicKeyInfo of a public key.
-type KeyHash [sha256.Size]byte
-
-// KeyHashOf is the hash of a certificate's key.
-func KeyHashOf(c *x509.Certificate) KeyHash { return sha256.Sum256(c.RawSubjectPublicKeyInfo) }
-
-// String is the hash as hexadecimal digits.
-func (k KeyHash) String() string { return hex.EncodeToString(k[:]) }
+// keyHash is the SHA-256 of the SubjectPublicKeyInfo of a certificate's key, in hexadecimal digits.
+func keyHash(c *x509.Certificate) string { return hexSum(c.RawSubjectPublicKeyInfo) }
 
 // Call is what is known of a call before its request is received.
 type Call struct {
@@ -59,9 +51,9 @@ type Proof struct {
 	token string
 	// replica is the replica token that proved it, or nil.
 	replica *replicaToken
-	// shown is the hash of the key of the certificate that a caller with a token presents as well;
-	// nil: none. Its identity is not checked.
-	shown *KeyHash
+	// shown is the hash of the key of the certificate that a caller with a token presents as well, or
+	// empty. Its identity is not checked.
+	shown string
 	// from is the client's address.
 	from netip.Addr
 }
@@ -80,7 +72,7 @@ func (p *Proof) workload(a *ask) (string, error) {
 	asked := p.ID.Namespace + "/" + a.Workload
 	switch {
 	case p.How == byToken && a.Group != "" && a.Group != p.Group:
-		return "", refuseToken("token of another group", "the %s is of group %q, and comes for %.200q", p.Caller,
+		return "", refusal(byToken, "token of another group", "the %s is of group %q, and comes for %.200q", p.Caller,
 			p.Group, a.Group)
 	case p.How == byToken && !dnsname.Valid(a.Workload):
 		return "", &Refusal{Code: codes.InvalidArgument, Reason: "bad name",
@@ -90,24 +82,12 @@ func (p *Proof) workload(a *ask) (string, error) {
 	case p.How == byToken:
 		return asked, nil
 	case p.How == byCertificate && a.Workload != "" && asked != p.name:
-		return "", refuseCertificate("other workload", fmt.Errorf("workload %s asks for a certificate of %.260q",
-			p.name, a.Workload))
+		return "", refusal(byCertificate, "other workload", "workload %s asks for a certificate of %.260q",
+			p.name, a.Workload)
 	case p.name == "":
 		return keyName(p.ID, a.KeyHash), nil
 	}
 	return p.name, nil
-}
-
-// refuse is a refusal of a caller with this proof, who does not learn the reason.
-func (p *Proof) refuse(reason string, err error) *Refusal {
-	r := &Refusal{Code: codes.PermissionDenied, Public: publicToken, Reason: reason, Err: err}
-	switch p.How {
-	case byCertificate:
-		r.Code, r.Public = codes.Unauthenticated, publicCertificate
-	case byJWT:
-		r.Public = publicJWT
-	}
-	return r
 }
 
 // Refusal is why a call is refused.
@@ -126,6 +106,19 @@ func (r *Refusal) Error() string { return fmt.Sprintf("%s: %v", r.Reason, r.Err)
 
 // Unwrap is the cause.
 func (r *Refusal) Unwrap() error { return r.Err }
+
+// refusal refuses a proof of a kind. The caller does not learn the reason.
+func refusal(how, reason, format string, args ...any) *Refusal {
+	r := &Refusal{Code: codes.Unauthenticated, Public: publicCertificate, Reason: reason,
+		Err: fmt.Errorf(format, args...)}
+	switch how {
+	case byToken:
+		r.Code, r.Public = codes.PermissionDenied, publicToken
+	case byJWT:
+		r.Public = publicJWT
+	}
+	return r
+}
 
 // The answers to callers. The exact reason is only in the audit log, so that guessing does not help.
 const (
@@ -184,8 +177,7 @@ func (l *Ledger) attestToken(ctx context.Context, c Call) (*Proof, error) {
 	}
 	p := &Proof{ID: id, How: byToken, Group: t.Group, Caller: "token " + t.ID, token: c.Bearer, from: c.From}
 	if len(c.Peer) > 0 {
-		shown := KeyHashOf(c.Peer[0])
-		p.shown = &shown
+		p.shown = keyHash(c.Peer[0])
 	}
 	return p, nil
 }

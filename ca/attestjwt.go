@@ -3,8 +3,6 @@ package ca
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -112,15 +110,10 @@ func (a *JWTAttestor) Failures() []jwks.Failure { return a.keeper.Failures() }
 // unknownKey is the reason of a refusal that a new key of an issuer causes, or a forged token.
 const unknownKey = "jwt key unknown"
 
-// refuseJWT is a refusal that does not tell the caller the reason.
-func refuseJWT(reason, format string, args ...any) *Refusal {
-	return &Refusal{Code: codes.Unauthenticated, Public: publicJWT, Reason: reason, Err: fmt.Errorf(format, args...)}
-}
-
 // attest authenticates a caller by a JWT of an issuer. Errors: *Refusal.
 func (a *JWTAttestor) attest(c Call) (*Proof, error) {
 	if len(c.Bearer) > maxJWT {
-		return nil, refuseJWT("jwt too large", "the token has %d bytes, at most %d are read", len(c.Bearer), maxJWT)
+		return nil, refusal(byJWT, "jwt too large", "the token has %d bytes, at most %d are read", len(c.Bearer), maxJWT)
 	}
 	var hint jwt.Claims // says only which keys to try
 	token, err := jwt.ParseSigned(c.Bearer, jwks.Algorithms())
@@ -131,11 +124,11 @@ func (a *JWTAttestor) attest(c Call) (*Proof, error) {
 		err = fmt.Errorf("it has %d signatures", len(token.Headers))
 	}
 	if err != nil {
-		return nil, refuseJWT("jwt malformed", "%w", err)
+		return nil, refusal(byJWT, "jwt malformed", "%w", err)
 	}
 	i := slices.IndexFunc(a.issuers, func(s Issuer) bool { return s.Name == hint.Issuer })
 	if i < 0 {
-		return nil, refuseJWT("jwt issuer", "the issuer %.200q is not in the settings", hint.Issuer)
+		return nil, refusal(byJWT, "jwt issuer", "the issuer %.200q is not in the settings", hint.Issuer)
 	}
 	issuer := a.issuers[i]
 	claims, err := a.verify(issuer, token, c.Now)
@@ -144,7 +137,7 @@ func (a *JWTAttestor) attest(c Call) (*Proof, error) {
 	}
 	id, err := a.identity(issuer, claims)
 	if err != nil {
-		return nil, refuseJWT("jwt claims", "issuer %s: %w", issuer.Name, err)
+		return nil, refusal(byJWT, "jwt claims", "issuer %s: %w", issuer.Name, err)
 	}
 	p := &Proof{ID: id, How: byJWT, Caller: accountCaller(id), from: c.From}
 	// The workloads of a service account are distinguished by the pods in their tokens, so that a new
@@ -179,11 +172,11 @@ func (a *JWTAttestor) verify(issuer Issuer, token *jwt.JSONWebToken, now time.Ti
 			err = errors.New("it never expires: it has no claim exp")
 		}
 		if err != nil {
-			return nil, refuseJWT("jwt claims", "the token of issuer %s for %.200q: %w", issuer.Name, std.Audience, err)
+			return nil, refusal(byJWT, "jwt claims", "the token of issuer %s for %.200q: %w", issuer.Name, std.Audience, err)
 		}
 		return all, nil
 	}
-	return nil, refuseJWT("jwt signature", "no key of issuer %s made the token's signature (key ID %.80q, algorithm %s)",
+	return nil, refusal(byJWT, "jwt signature", "no key of issuer %s made the token's signature (key ID %.80q, algorithm %s)",
 		issuer.Name, header.KeyID, header.Algorithm)
 }
 
@@ -226,8 +219,7 @@ func (a *JWTAttestor) pod(issuer Issuer, claims map[string]any) string {
 		return ""
 	}
 	if len(a.issuers) > 1 {
-		sum := sha256.Sum256([]byte(issuer.Name))
-		pod += accountSign + hex.EncodeToString(sum[:4])
+		pod += accountSign + hexSum([]byte(issuer.Name))[:8]
 	}
 	return pod
 }

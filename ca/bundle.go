@@ -24,8 +24,13 @@ type Bundle struct {
 // RootID names a root by its content: "sha256:" and the hexadecimal SHA-256 of its DER. Join commands
 // have it.
 func RootID(c *x509.Certificate) string {
-	sum := sha256.Sum256(c.Raw)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return "sha256:" + hexSum(c.Raw)
+}
+
+// hexSum is the SHA-256 of data in hexadecimal digits.
+func hexSum(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }
 
 // NewBundle makes a bundle of roots.
@@ -44,8 +49,7 @@ func NewBundle(roots ...*x509.Certificate) *Bundle {
 // bundleID is the ID of a bundle of the roots with these ids.
 func bundleID(ids []string) string {
 	sorted := slices.Compact(slices.Sorted(slices.Values(ids)))
-	sum := sha256.Sum256([]byte(strings.Join(sorted, "\n")))
-	return hex.EncodeToString(sum[:])
+	return hexSum([]byte(strings.Join(sorted, "\n")))
 }
 
 // PEM is the bundle as text.

@@ -2,10 +2,11 @@ package ca
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/ashore-mesh/ashore/internal/connlimit"
 )
 
 const (
@@ -26,69 +27,35 @@ const (
 // which they came. Safe for concurrent use.
 type callLimiter struct {
 	running *semaphore.Weighted // of all callers
-
-	mu      sync.Mutex
-	calls   int                     // guarded by mu: calls in progress or waiting
-	callers map[string]*callerCalls // guarded by mu: callers that have any
-}
-
-// callerCalls are the calls of one caller.
-type callerCalls struct {
-	running *semaphore.Weighted
-	calls   int // in progress or waiting; guarded by the limiter's mu
+	// queue limits calls in progress or waiting. The calls of a caller share a semaphore.
+	queue *connlimit.Limiter[*semaphore.Weighted]
 }
 
 func newCallLimiter() *callLimiter {
-	return &callLimiter{running: semaphore.NewWeighted(maxCalls), callers: map[string]*callerCalls{}}
+	ofCaller := func() *semaphore.Weighted { return semaphore.NewWeighted(maxCallerCalls) }
+	return &callLimiter{running: semaphore.NewWeighted(maxCalls),
+		queue: connlimit.NewLimiter(maxQueue, maxCallerQueue, ofCaller)}
 }
 
 // acquire waits until a call of a caller may be in progress. Errors: *Refusal, or why ctx ended.
 func (l *callLimiter) acquire(ctx context.Context, caller string) (release func(), err error) {
 	full := busy("too many calls wait for a certificate; try again", "too many calls")
-	k := l.enter(caller)
-	if k == nil {
+	own, leave, ok := l.queue.Enter(caller)
+	if !ok {
 		return nil, full
 	}
 	wait, cancel := context.WithTimeoutCause(ctx, queueTimeout, full)
 	defer cancel()
-	if k.running.Acquire(wait, 1) == nil {
+	if own.Acquire(wait, 1) == nil {
 		if l.running.Acquire(wait, 1) == nil {
 			return func() {
 				l.running.Release(1)
-				k.running.Release(1)
-				l.leave(caller)
+				own.Release(1)
+				leave()
 			}, nil
 		}
-		k.running.Release(1)
+		own.Release(1)
 	}
-	l.leave(caller)
+	leave()
 	return nil, context.Cause(wait)
-}
-
-// enter counts a call of a caller. Nil: the queue is full.
-func (l *callLimiter) enter(caller string) *callerCalls {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	k := l.callers[caller]
-	if k == nil {
-		k = &callerCalls{running: semaphore.NewWeighted(maxCallerCalls)}
-	}
-	if k.calls >= maxCallerQueue || l.calls >= maxQueue {
-		return nil
-	}
-	l.calls++
-	k.calls++
-	l.callers[caller] = k
-	return k
-}
-
-// leave is the end of a call that entered.
-func (l *callLimiter) leave(caller string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.calls--
-	k := l.callers[caller]
-	if k.calls--; k.calls == 0 {
-		delete(l.callers, caller)
-	}
 }

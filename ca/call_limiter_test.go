@@ -64,8 +64,8 @@ func TestCallsInProgress(t *testing.T) {
 				t.Errorf("call %d: %v", i, err)
 			}
 		}
-		if l.calls != 0 || len(l.callers) != 0 {
-			t.Errorf("%d calls of %d callers never left", l.calls, len(l.callers))
+		if n, _ := l.queue.Numbers(); n != 0 {
+			t.Errorf("%d calls never left", n)
 		}
 	})
 }
@@ -88,8 +88,8 @@ func TestCallQueueTimeout(t *testing.T) {
 		if err := <-start(t.Context(), l, "a", stop); !isFull(err) {
 			t.Errorf("a call that waits for too long: %v", err)
 		}
-		if l.calls != maxCallerCalls {
-			t.Errorf("%d calls are in progress or wait, want %d", l.calls, maxCallerCalls)
+		if n, _ := l.queue.Numbers(); n != maxCallerCalls {
+			t.Errorf("%d calls are in progress or wait, want %d", n, maxCallerCalls)
 		}
 	})
 }

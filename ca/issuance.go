@@ -14,8 +14,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// maxKeyNamed is how many workloads of one service account may differ by their keys alone. It is
-// bounded because a holder of the account's token can create new keys at any time.
+// maxKeyNamed is how many workloads of one service account may differ by their keys alone, because a
+// holder of the account's token can create new keys at any time. Each sweep counts them.
 const maxKeyNamed = 20_000
 
 // joinTime is how long the name of a machine that joined is in use before the machine connects.
@@ -84,9 +84,8 @@ func (l *Ledger) tryEnter(ctx context.Context, c *issuance) error {
 	w.Name, w.Identity = c.workload, c.proof.ID.String() // the mesh may have a new trust domain
 	w.prune(c.now, l.outlive)
 	account, ok := keyNamedAccount(c.workload)
-	counts := ok && former == ""
 	switch {
-	case counts && l.countKeyNamed(account, 0) >= maxKeyNamed:
+	case ok && former == "" && (*l.keyNamed.Load())[account] >= maxKeyNamed:
 		return &Refusal{Code: codes.ResourceExhausted, Reason: "account full",
 			Public: "too many workloads of this service account hold certificates",
 			Err:    fmt.Errorf("service account %s has %d workloads, and asks for one more", account, maxKeyNamed)}
@@ -99,22 +98,10 @@ func (l *Ledger) tryEnter(ctx context.Context, c *issuance) error {
 	w.Leaves = append(w.Leaves, leafOf(c.leaf, c.root))
 	w.Offered, w.Renewed = c.bundle, c.now
 	write, err := l.workloads.replace(w.Name, w, version)
-	if err == nil {
-		err = l.config.Records.Commit(ctx, append(writes, write)...)
+	if err != nil {
+		return err
 	}
-	if err == nil && counts {
-		l.countKeyNamed(account, 1)
-	}
-	return err
-}
-
-// countKeyNamed adds to the count of a service account's workloads that only their keys distinguish,
-// and returns it.
-func (l *Ledger) countKeyNamed(account string, n int) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.keyNamed[account] += n
-	return l.keyNamed[account]
+	return l.config.Records.Commit(ctx, append(writes, write)...)
 }
 
 // spend decides whether a join token may be used for a key and a workload, and returns the write
@@ -127,8 +114,8 @@ func (l *Ledger) spend(ctx context.Context, c *issuance, w Workload) ([]record.W
 	}
 	key, used := c.ask.KeyHash, t.Key != ""
 	switch {
-	case used && (t.Key != key.String() || t.Workload != c.workload):
-		return nil, refuseToken("token used", "join token %s was used by %s at %s from %s, and comes for %s with key %s",
+	case used && (t.Key != key || t.Workload != c.workload):
+		return nil, refusal(byToken, "token used", "join token %s was used by %s at %s from %s, and comes for %s with key %s",
 			t.ID, t.Workload, t.Used.Format(time.RFC3339), t.From, c.workload, key)
 	case w.Group != "" && w.Group != t.Group && l.valid(w, c.now.Add(-l.config.Grace)):
 		return nil, &Refusal{Code: codes.PermissionDenied, Reason: "name of another group",
@@ -137,7 +124,7 @@ func (l *Ledger) spend(ctx context.Context, c *issuance, w Workload) ([]record.W
 			Err: fmt.Errorf("workload %s joined group %q, and a token of group %q comes for it",
 				c.workload, w.Group, t.Group)}
 	case used && w.Key != "" && !w.holds(key):
-		return nil, refuseToken("token used", "join token %s was used at %s, and workload %s has joined again or "+
+		return nil, refusal(byToken, "token used", "join token %s was used at %s, and workload %s has joined again or "+
 			"renewed since", t.ID, t.Used.Format(time.RFC3339), c.workload)
 	case used:
 		return nil, nil
@@ -145,7 +132,7 @@ func (l *Ledger) spend(ctx context.Context, c *issuance, w Workload) ([]record.W
 	if err := l.refuseTaken(w, c); err != nil {
 		return nil, err
 	}
-	t.Key, t.Workload, t.Used, t.From = key.String(), c.workload, c.now, c.proof.from.String()
+	t.Key, t.Workload, t.Used, t.From = key, c.workload, c.now, c.proof.from.String()
 	write, err := l.tokens.replace(t.ID, t, version)
 	return []record.Write{write}, err
 }
@@ -153,8 +140,7 @@ func (l *Ledger) spend(ctx context.Context, c *issuance, w Workload) ([]record.W
 // refuseTaken refuses the name of a workload that has a valid certificate and is connected, or has
 // joined a moment ago. A caller that has its key is that workload.
 func (l *Ledger) refuseTaken(w Workload, c *issuance) error {
-	shown := c.proof.shown
-	if w.Key == "" || c.ask.Replace || w.holds(c.ask.KeyHash) || shown != nil && w.holds(*shown) || !l.valid(w, c.now) {
+	if w.Key == "" || c.ask.Replace || w.holds(c.ask.KeyHash) || w.holds(c.proof.shown) || !l.valid(w, c.now) {
 		return nil
 	}
 	where := l.config.Present(w)
@@ -186,7 +172,7 @@ const reasonReplaced = "replaced"
 // older than the certificate, as one from a backup, does not refuse it. Errors: *Refusal.
 func (w *Workload) superseded(leaf *x509.Certificate) error {
 	issued := leaf.NotBefore.Add(backdate)
-	if w.Key == "" || issued.After(w.Renewed) || w.holds(KeyHashOf(leaf)) {
+	if w.Key == "" || issued.After(w.Renewed) || w.holds(keyHash(leaf)) {
 		return nil
 	}
 	text := replacedText(w)
@@ -232,7 +218,7 @@ func (l *Ledger) reportReplaced(ctx context.Context, since record.Mark) record.M
 func (l *Ledger) Holds(ctx context.Context, leaf *x509.Certificate) (Workload, error) {
 	id, err := spiffe.Of(leaf)
 	if err != nil {
-		return Workload{}, refuseCertificate("no identity", err)
+		return Workload{}, refusal(byCertificate, "no identity", "%w", err)
 	}
 	name := indexName(leaf, id)
 	w, _, err := l.workloads.get(ctx, name)
@@ -263,7 +249,7 @@ func (l *Ledger) refuseRevoked(ctx context.Context, p *Proof, workload string) e
 			continue
 		}
 		text := fmt.Sprintf("%s %s was revoked at %s by %s", x.Kind, x.Name, x.At.Format(time.RFC3339), x.By)
-		return p.refuse(reasonRevoked, errors.New(because(text, x.Reason)))
+		return refusal(p.How, reasonRevoked, "%s", because(text, x.Reason))
 	}
 	return nil
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -77,10 +77,9 @@ type Ledger struct {
 	workloads recordTable[Workload]
 	revoked   recordTable[Revocation]
 
-	mu sync.Mutex
-	// keyNamed counts workloads that only their keys distinguish, by service account. A sweep counts
-	// anew, also those of other replicas. Guarded by mu.
-	keyNamed map[string]int
+	// keyNamed are the numbers of workloads that only their keys distinguish, by service account, at the
+	// last sweep. The map is immutable.
+	keyNamed atomic.Pointer[map[string]int]
 
 	watchers    task.Broadcaster
 	wake        chan struct{} // capacity 1; has Run reconcile
@@ -99,10 +98,11 @@ func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 	if c.Groups == nil {
 		c.Groups = func(context.Context, string) (string, string, error) { return "", "", ErrNoGroup }
 	}
-	l := &Ledger{config: c, outlive: c.Connections.outlive(), wake: make(chan struct{}, 1), keyNamed: map[string]int{},
-		tokens:    recordTable[Token]{c.Records, "token", (*Token).check},
-		workloads: recordTable[Workload]{c.Records, "workload", (*Workload).check},
-		revoked:   recordTable[Revocation]{c.Records, "revocation", (*Revocation).check}}
+	l := &Ledger{config: c, outlive: c.Connections.outlive(), wake: make(chan struct{}, 1),
+		tokens:    recordTable[Token]{c.Records, "token"},
+		workloads: recordTable[Workload]{c.Records, "workload"},
+		revoked:   recordTable[Revocation]{c.Records, "revocation"}}
+	l.keyNamed.Store(&map[string]int{})
 	if err := l.readLocal(); err != nil {
 		return nil, err
 	}
@@ -171,9 +171,7 @@ func (l *Ledger) Sweep(ctx context.Context) error {
 			}
 			return false
 		}))
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.keyNamed = count
+	l.keyNamed.Store(&count)
 	return err
 }
 

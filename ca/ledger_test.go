@@ -180,7 +180,7 @@ func TestBadWorkloadRecord(t *testing.T) {
 	l.serve()
 	c := l.join("shop/web", "a")
 	l.join("shop/web", "b")
-	bad := record.Write{Key: record.Key{Table: "workload", Name: "shop/a"}, Value: []byte(`{"v":1}`),
+	bad := record.Write{Key: record.Key{Table: "workload", Name: "shop/a"}, Value: []byte(`{`),
 		Version: record.Any}
 	if err := l.store.Commit(t.Context(), bad); err != nil {
 		t.Fatal(err)

@@ -15,20 +15,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// An address counts as the machine or the network behind it.
-func TestAddressKey(t *testing.T) {
-	t.Parallel()
-	for a, want := range map[string]string{"10.0.0.1": "10.0.0.1", "::ffff:10.0.0.1": "10.0.0.1",
-		"2001:db8::1": "2001:db8::/64", "2001:db8::2": "2001:db8::/64", "fe80::1%eth0": "fe80::/64"} {
-		if got := addressKey(netip.MustParseAddr(a)); got != want {
-			t.Errorf("%s counts as %s, want %s", a, got, want)
-		}
-	}
-	if got := addressKey(netip.Addr{}); got == "" {
-		t.Error("no address has no key")
-	}
-}
-
 // Whoever calls or is refused too often is not listened to, and writes nothing into the audit log
 // by that.
 func TestServerLimits(t *testing.T) {
@@ -126,7 +112,7 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	stranger := Call{Bearer: "nonsense", From: netip.MustParseAddr("192.0.2.1"), Now: noon}
 	other := Call{Bearer: "nonsense", From: netip.MustParseAddr("192.0.2.2"), Now: noon}
 	for range 10 {
-		if err := l.server.refuse(stranger, nil, refuseCertificate("untrusted", errDisk)); err == nil {
+		if err := l.server.refuse(stranger, nil, refusal(byCertificate, "untrusted", "%w", errDisk)); err == nil {
 			t.Fatal("not refused")
 		}
 	}
@@ -136,7 +122,7 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	left := ""
 	for who, p := range map[string]*Proof{"another address": nil, "a workload": {Caller: "workload shop/a"}} {
 		l.events = nil
-		if err := l.server.refuse(other, p, refuseCertificate("untrusted", errDisk)); err == nil || len(l.events) != 1 {
+		if err := l.server.refuse(other, p, refusal(byCertificate, "untrusted", "%w", errDisk)); err == nil || len(l.events) != 1 {
 			t.Fatalf("%s: error %v, %d events", who, err, len(l.events))
 		}
 		left += l.events[0].Details["unwritten"]

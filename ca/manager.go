@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/task"
@@ -35,7 +36,7 @@ type ManagerConfig struct {
 	// none.
 	Address string
 	// Replicas returns the other replicas that are alive. Nil: none is known.
-	Replicas func() []Replica
+	Replicas func() []admin.Replica
 	// ReplicaToken is a file with a replica token, which proves to the replica that has the root's key
 	// that this one belongs to the mesh. It is read while this one has no intermediate. Empty: there is
 	// none.
@@ -64,7 +65,7 @@ type authority interface {
 	// rotate begins a rotation, or forces a step of the one that goes on. Errors: ErrRotate.
 	rotate(ctx context.Context, r RotateRequest, now time.Time) error
 	// show adds what is specific to the authority to a status.
-	show(st *Status, f Facts, now time.Time)
+	show(st *admin.Authority, f Facts, now time.Time)
 }
 
 // Manager has the signer, the trusted roots, and the control plane's own certificate, and keeps them

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testlog"
@@ -86,7 +87,7 @@ func (h *house) audited(action string) []string {
 
 func (h *house) at(name string) string { return filepath.Join(h.config.Dir, name) }
 
-func show(t *testing.T, m *Manager) Status {
+func show(t *testing.T, m *Manager) admin.Authority {
 	t.Helper()
 	s, err := m.Show(t.Context())
 	if err != nil {
@@ -173,7 +174,7 @@ func TestSelfSigned(t *testing.T) {
 		t.Errorf("the copy of the roots: %q, %v", text, err)
 	}
 	s := show(t, m)
-	if s.Source != "self-signed" || len(s.Roots) != 1 || s.Roots[0].State != "signs" || len(s.Problems) > 0 ||
+	if s.Kind != "self-signed" || len(s.Roots) != 1 || s.Roots[0].State != "signs" || len(s.Problems) > 0 ||
 		s.Signer.Root != s.Roots[0].Root || !s.Signer.Renew.After(noon) {
 		t.Errorf("shown: %+v", s)
 	}
@@ -254,23 +255,22 @@ func TestSelfSignedRefuses(t *testing.T) {
 		damage func(*house)
 		want   []string // empty: it starts with the same root
 	}{
-		"nothing":                        {func(*house) {}, nil},
-		"intermediate lost":              {remove(intermediateFile), nil},
-		"intermediate cut off":           {cut(intermediateFile, 100), nil},
-		"intermediate foreign":           {put(intermediateFile, foreign, 0o600), nil},
-		"copy lost":                      {remove(rootsFile), nil},
-		"records lost":                   {forget, nil},
-		"leftover of a kill":             {put(".root-key.pem.new-123", []byte("half"), 0o600), nil},
-		"root key lost":                  {remove(rootFile), nil}, // it signs on, and says until when
-		"both keys lost":                 {remove(rootFile, intermediateFile), []string{"the records say that root sha256:", "its key is not in", "restore that file from a backup"}},
-		"root key empty":                 {cut(rootFile, 0), []string{"root-key.pem: tls: failed to find any PEM data", restore}},
-		"root key cut off":               {cut(rootFile, 100), []string{"root-key.pem: tls: failed to find any PEM data", restore}},
-		"without certificate":            {cut(rootFile, 260), []string{"root-key.pem: tls: failed to find certificate PEM data", restore}},
-		"root key of another":            {both(put(rootFile, foreign, 0o600), remove(intermediateFile)), []string{"the records say that root sha256:", "restore that file from a backup of the same time"}},
-		"root key for everyone":          {func(h *house) { put(rootFile, mustRead(t, h.at(rootFile)), 0o644)(h) }, []string{"root-key.pem: every user of this machine can read the key (mode 0644): chmod 600"}},
-		"key and records lost":           {both(forget, remove(rootFile)), []string{"intermediate-key.pem says that there was a root", "restore both from a backup", "every workload has to join again"}},
-		"only the copy is left":          {both(forget, remove(rootFile, intermediateFile)), []string{"root-cert.pem says that there was a root"}},
-		"records lost and another's key": {both(forget, put(rootFile, foreign, 0o600)), []string{"intermediate-key.pem is not signed by the root in", "from the same backup"}},
+		"nothing":               {func(*house) {}, nil},
+		"intermediate lost":     {remove(intermediateFile), nil},
+		"intermediate cut off":  {cut(intermediateFile, 100), nil},
+		"intermediate foreign":  {put(intermediateFile, foreign, 0o600), nil},
+		"copy lost":             {remove(rootsFile), nil},
+		"records lost":          {forget, nil},
+		"leftover of a kill":    {put(".root-key.pem.new-123", []byte("half"), 0o600), nil},
+		"root key lost":         {remove(rootFile), nil}, // it signs on, and says until when
+		"both keys lost":        {remove(rootFile, intermediateFile), []string{"the records say that root sha256:", "its key is not in", "restore that file from a backup"}},
+		"root key empty":        {cut(rootFile, 0), []string{"root-key.pem: tls: failed to find any PEM data", restore}},
+		"root key cut off":      {cut(rootFile, 100), []string{"root-key.pem: tls: failed to find any PEM data", restore}},
+		"without certificate":   {cut(rootFile, 260), []string{"root-key.pem: tls: failed to find certificate PEM data", restore}},
+		"root key of another":   {both(put(rootFile, foreign, 0o600), remove(intermediateFile)), []string{"the records say that root sha256:", "restore that file from a backup of the same time"}},
+		"root key for everyone": {func(h *house) { put(rootFile, mustRead(t, h.at(rootFile)), 0o644)(h) }, []string{"root-key.pem: every user of this machine can read the key (mode 0644): chmod 600"}},
+		"key and records lost":  {both(forget, remove(rootFile)), []string{"intermediate-key.pem says that there was a root", "restore both from a backup", "every workload has to join again"}},
+		"only the copy is left": {both(forget, remove(rootFile, intermediateFile)), []string{"root-cert.pem says that there was a root"}},
 		"plugged in before": {func(h *house) {
 
 			forget(h)

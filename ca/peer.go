@@ -47,17 +47,12 @@ func NewPeerVerifier(bundle func() *Bundle, ledger *Ledger) *PeerVerifier {
 	return &PeerVerifier{bundle, ledger}
 }
 
-// refuseCertificate is a refusal that does not tell the caller the reason.
-func refuseCertificate(reason string, err error) *Refusal {
-	return (&Proof{How: byCertificate}).refuse(reason, err)
-}
-
 // Verify identifies the client of a TLS connection by its chain, leaf first. A certificate of a
 // workload has exactly one name, its identity: no certificate of a server or an authority is one.
 // Errors: *Refusal.
 func (v *PeerVerifier) Verify(chain []*x509.Certificate, now time.Time) (Peer, error) {
 	if len(chain) == 0 {
-		return Peer{}, refuseCertificate("no certificate", errors.New("the connection has no client certificate"))
+		return Peer{}, refusal(byCertificate, "no certificate", "the connection has no client certificate")
 	}
 	p, err := v.named(chain[0])
 	if err != nil {
@@ -81,11 +76,10 @@ func (v *PeerVerifier) named(leaf *x509.Certificate) (Peer, error) {
 		err = fmt.Errorf("the certificate of %s is that of an authority", id)
 	}
 	if err != nil {
-		return Peer{}, refuseCertificate("not a workload", err)
+		return Peer{}, refusal(byCertificate, "not a workload", "%w", err)
 	}
 	if domains := v.ledger.domains(); !slices.Contains(domains, id.TrustDomain) {
-		return Peer{}, refuseCertificate("trust domain",
-			fmt.Errorf("%s is in none of the trust domains of this mesh: %s", id, strings.Join(domains, ", ")))
+		return Peer{}, refusal(byCertificate, "trust domain", "%s is in none of the trust domains of this mesh: %s", id, strings.Join(domains, ", "))
 	}
 	return Peer{ID: id, Leaf: leaf, Fingerprint: Fingerprint(leaf)}, nil
 }
@@ -93,14 +87,14 @@ func (v *PeerVerifier) named(leaf *x509.Certificate) (Peer, error) {
 // trusted returns why a chain does not lead to a trusted root. Errors: *Refusal.
 func (v *PeerVerifier) trusted(chain []*x509.Certificate, now time.Time) error {
 	if len(chain) > maxChain {
-		return refuseCertificate("long chain", fmt.Errorf("the chain has %d certificates, at most %d are read",
-			len(chain), maxChain))
+		return refusal(byCertificate, "long chain", "the chain has %d certificates, at most %d are read",
+			len(chain), maxChain)
 	}
 	names := make(map[string]int, len(chain))
 	for _, c := range chain {
 		if names[string(c.RawSubject)]++; names[string(c.RawSubject)] > maxNamesakes {
-			return refuseCertificate("long chain", fmt.Errorf("the chain has more than %d certificates of one name",
-				maxNamesakes))
+			return refusal(byCertificate, "long chain", "the chain has more than %d certificates of one name",
+				maxNamesakes)
 		}
 	}
 	err := v.bundle().verify(chain, x509.ExtKeyUsageClientAuth, now)
@@ -108,16 +102,16 @@ func (v *PeerVerifier) trusted(chain []*x509.Certificate, now time.Time) error {
 		return nil
 	}
 	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired {
-		return refuseCertificate("expired", err)
+		return refusal(byCertificate, "expired", "%w", err)
 	}
-	return refuseCertificate(reasonUntrusted, err)
+	return refusal(byCertificate, reasonUntrusted, "%w", err)
 }
 
 // inForce returns why a peer's certificate is not valid at a time, or is revoked. Errors: *Refusal.
 func (v *PeerVerifier) inForce(p Peer, now time.Time) error {
 	if now.Before(p.Leaf.NotBefore) || now.After(p.Leaf.NotAfter) {
-		return refuseCertificate("expired", fmt.Errorf("the certificate of %s is valid from %s to %s", p.ID,
-			p.Leaf.NotBefore.Format(time.RFC3339), p.Leaf.NotAfter.Format(time.RFC3339)))
+		return refusal(byCertificate, "expired", "the certificate of %s is valid from %s to %s", p.ID,
+			p.Leaf.NotBefore.Format(time.RFC3339), p.Leaf.NotAfter.Format(time.RFC3339))
 	}
 	return v.Revoked(p.ID, p.Fingerprint)
 }
@@ -126,7 +120,7 @@ func (v *PeerVerifier) inForce(p Peer, now time.Time) error {
 // replica knows. Errors: *Refusal.
 func (v *PeerVerifier) Revoked(id spiffe.ID, fingerprint string) error {
 	if err := v.ledger.Revocations().refuse(id.String(), fingerprint); err != nil {
-		return refuseCertificate(reasonRevoked, err)
+		return refusal(byCertificate, reasonRevoked, "%w", err)
 	}
 	return nil
 }
@@ -156,7 +150,7 @@ func (v *PeerVerifier) attest(ctx context.Context, c Call) (*Proof, error) {
 	}
 	id, err := v.ledger.identity(p.ID.Namespace, p.ID.ServiceAccount) // in today's trust domain
 	if err != nil {
-		return nil, refuseCertificate("no identity", err)
+		return nil, refusal(byCertificate, "no identity", "%w", err)
 	}
 	caller := "workload " + w.Name
 	if strings.Contains(w.Name, accountSign) { // a holder of the account's token can make many such workloads

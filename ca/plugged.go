@@ -10,9 +10,9 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/readfile"
 	"github.com/ashore-mesh/ashore/internal/record"
@@ -105,15 +105,12 @@ func (p *plugged) use(files pluggedFiles, signer *Signer, bundle *Bundle, now ti
 		p.bundle = bundle
 	}
 	p.signer, p.used = signer, files
-	roots := strconv.Itoa(len(bundle.Roots))
 	p.config.Log.Info("plugged-in authority in use", "folder", p.config.Plugged, "certificate", title(signer.Cert),
-		"root", signer.root, "roots", roots, "expires", signer.Cert.NotAfter)
+		"root", signer.root, "roots", len(bundle.Roots), "expires", signer.Cert.NotAfter)
 	for _, w := range p.expiring(now) {
 		p.config.Log.Warn("plugged-in authority", "warning", w)
 	}
-	p.config.Audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: p.config.Plugged,
-		Details: map[string]string{"root": signer.root, "roots": roots, "serial": serialText(signer.Cert),
-			"notAfter": signer.Cert.NotAfter.UTC().Format(time.RFC3339)}})
+	p.config.loaded(p.config.Plugged, signer.Cert, signer.root)
 }
 
 // rotate implements authority.
@@ -125,8 +122,8 @@ func (p *plugged) rotate(context.Context, RotateRequest, time.Time) error {
 }
 
 // show implements authority.
-func (p *plugged) show(st *Status, _ Facts, now time.Time) {
-	st.Source, st.Folder = "plugged-in", p.config.Plugged
+func (p *plugged) show(st *admin.Authority, _ Facts, now time.Time) {
+	st.Kind, st.Folder = "plugged-in", p.config.Plugged
 	st.Problems = append(st.Problems, p.expiring(now)...)
 }
 

@@ -35,7 +35,7 @@ func TestSwapFileByFile(t *testing.T) {
 	h, s, m := plug(t)
 	changed := m.Changed(t.Context())
 	was := m.Signer()
-	if s := show(t, m); s.Source != "plugged-in" || s.Roots[0].State != "signs" || !s.Signer.Renew.IsZero() ||
+	if s := show(t, m); s.Kind != "plugged-in" || s.Roots[0].State != "signs" || !s.Signer.Renew.IsZero() ||
 		len(s.Problems) > 0 {
 		t.Errorf("shown: %+v", s)
 	}

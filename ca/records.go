@@ -9,57 +9,17 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// recordFormat is the version of what is stored. Any other is refused.
-const recordFormat = 1
-
-// storedRecord is how a value is stored in a record or a file.
-type storedRecord struct {
-	Format int             `json:"v"`
-	Value  json.RawMessage `json:"value"`
-}
-
-func encodeRecord(value any) ([]byte, error) {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(storedRecord{recordFormat, text})
-}
-
-func decodeRecord(text []byte, into any) error {
-	var r storedRecord
-	err := json.Unmarshal(text, &r)
-	if err == nil && r.Format != recordFormat {
-		return fmt.Errorf("its record has format %d, and this release reads %d: run the release that wrote it",
-			r.Format, recordFormat)
-	}
-	if err == nil {
-		err = json.Unmarshal(r.Value, into)
-	}
-	if err != nil {
-		return fmt.Errorf("its record cannot be read: %w: restore the store from a backup", err)
-	}
-	return nil
-}
-
-// recordTable is a table of records of one type.
+// recordTable is a table of records of one type, in JSON.
 type recordTable[T any] struct {
 	store record.Store
 	name  string
-	// check completes a record that was read, and returns what is wrong with it. It may be nil.
-	check func(x *T, name string) error
 }
 
 func (t recordTable[T]) key(name string) record.Key { return record.Key{Table: t.name, Name: name} }
 
-func (t recordTable[T]) decode(r record.Record) (T, error) {
-	var x, none T
-	err := decodeRecord(r.Value, &x)
-	if err == nil && t.check != nil {
-		err = t.check(&x, r.Name)
-	}
-	if err != nil {
-		return none, fmt.Errorf("%s %s: %w", t.name, r.Name, err)
+func (t recordTable[T]) decode(r record.Record) (x T, err error) {
+	if err := json.Unmarshal(r.Value, &x); err != nil {
+		return *new(T), fmt.Errorf("%s %s: its record cannot be read: %w: restore the store from a backup", t.name, r.Name, err)
 	}
 	return x, nil
 }
@@ -94,7 +54,7 @@ func (t recordTable[T]) list(ctx context.Context) ([]T, error) {
 
 // replace is the write that replaces a record that was read at a version.
 func (t recordTable[T]) replace(name string, x T, version string) (record.Write, error) {
-	value, err := encodeRecord(x)
+	value, err := json.Marshal(x)
 	return record.Write{Key: t.key(name), Value: value, Version: version}, err
 }
 

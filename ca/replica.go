@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto"
 	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -29,14 +28,6 @@ const (
 
 // ErrReplicaToken is why no replica token is made: it is the caller's fault.
 var ErrReplicaToken = errors.New("cannot make a replica token")
-
-// Replica is another replica that is alive.
-type Replica struct {
-	// Name is for operators: "mesh-2 (10.0.0.2:15012)".
-	Name string
-	// Address is where other replicas connect to it, "10.0.0.2:15012".
-	Address string
-}
 
 // replicaToken lets its holder have one intermediate. It is a JWT that the root's key signs, so
 // nobody who can write to the store can make one.
@@ -189,6 +180,6 @@ func (m *Manager) answerReplica(ctx context.Context, c Call, p *Proof, raw []byt
 		"serial", serialText(cert), "expires", cert.NotAfter)
 	m.config.Audit(audit.Event{Action: audit.ReplicaIssue, Actor: p.Caller, Target: p.from.String(),
 		Details: map[string]string{"root": RootID(pair.cert), "serial": serialText(cert),
-			"notAfter": cert.NotAfter.Format(time.RFC3339), "key": hex.EncodeToString(ask.KeyHash[:])}})
+			"notAfter": cert.NotAfter.Format(time.RFC3339), "key": ask.KeyHash}})
 	return []string{string(EncodeCertificates(cert))}, nil
 }

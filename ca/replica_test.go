@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
 )
 
@@ -83,7 +84,7 @@ func (f *fleet) another(token string) *house {
 	h := newHouse(f.t)
 	h.records = f.first.records
 	h.config.Records, h.config.Address, h.config.ReplicaToken = f.first.records, "127.0.13.4:1", token
-	h.config.Replicas = func() []Replica { return []Replica{{Name: "one", Address: f.first.config.Address}} }
+	h.config.Replicas = func() []admin.Replica { return []admin.Replica{{Name: "one", Address: f.first.config.Address}} }
 	return h
 }
 

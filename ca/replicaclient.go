@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 	securityv1 "istio.io/api/security/v1alpha1"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/readfile"
 )
 
@@ -30,9 +31,9 @@ var ErrReplica = errors.New("this replica gets no intermediate")
 
 // replicaClient requests intermediates from the replica that has the root's key.
 type replicaClient struct {
-	tokenFile string                // may be empty
-	others    func() []Replica      // may be nil
-	view      *atomic.Pointer[view] // of the manager; nil until this replica signs
+	tokenFile string                 // may be empty
+	others    func() []admin.Replica // may be nil
+	view      *atomic.Pointer[view]  // of the manager; nil until this replica signs
 }
 
 // fetch requests an intermediate below a root. A replica that has a trusted one proves itself by

@@ -5,7 +5,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rsa"
-	"crypto/sha256"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -35,8 +34,8 @@ const (
 type Request struct {
 	// Key is the public key.
 	Key crypto.PublicKey
-	// KeyHash is the SHA-256 of its SubjectPublicKeyInfo.
-	KeyHash KeyHash
+	// KeyHash is the SHA-256 of its SubjectPublicKeyInfo, in hexadecimal digits.
+	KeyHash string
 }
 
 // ask is what a caller asks for.
@@ -107,7 +106,7 @@ func ParseRequest(text []byte) (*Request, error) {
 	if err := csr.CheckSignature(); err != nil {
 		return bad("its signature: %w", err)
 	}
-	return &Request{Key: csr.PublicKey, KeyHash: sha256.Sum256(csr.RawSubjectPublicKeyInfo)}, nil
+	return &Request{Key: csr.PublicKey, KeyHash: hexSum(csr.RawSubjectPublicKeyInfo)}, nil
 }
 
 // checkKey returns what is wrong with a public key.

@@ -2,7 +2,6 @@ package ca
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
 	"fmt"
@@ -48,16 +47,9 @@ type Revocation struct {
 	// Until is when the certificate with a serial number expires; zero for other kinds.
 	Until time.Time `json:"until,omitzero"`
 	// Certificates are those that were known when the subject was revoked.
-	Certificates []RevokedLeaf `json:"certificates,omitempty"`
+	Certificates []Leaf `json:"certificates,omitempty"`
 	// Pending means that the store does not have this change yet. It is only set in the local file.
 	Pending bool `json:"pending,omitempty"`
-}
-
-// RevokedLeaf is a revoked certificate.
-type RevokedLeaf struct {
-	// SHA256 is the hash of its DER in hexadecimal digits.
-	SHA256   string    `json:"sha256"`
-	NotAfter time.Time `json:"notAfter"`
 }
 
 // Revocations is everything that is revoked at one moment. Immutable.
@@ -78,25 +70,10 @@ type Revocations struct {
 // revocationKey is the key of the record of a subject. A SPIFFE ID may be longer than the name of a
 // record.
 func revocationKey(kind RevocationKind, name string) record.Key {
-	sum := sha256.Sum256([]byte(name))
-	return record.Key{Table: "revocation", Name: string(kind) + "/" + hex.EncodeToString(sum[:])}
+	return record.Key{Table: "revocation", Name: string(kind) + "/" + hexSum([]byte(name))}
 }
 
 func (r *Revocation) key() record.Key { return revocationKey(r.Kind, r.Name) }
-
-func (r *Revocation) check(string) error {
-	name, err := r.Kind.normalise(r.Name)
-	if err == nil && name != r.Name {
-		err = fmt.Errorf("want the name %.200q", name)
-	}
-	for _, c := range r.Certificates {
-		// Proxies receive it as it is.
-		if b, hexErr := hex.DecodeString(c.SHA256); hexErr != nil || len(b) != sha256.Size {
-			err = fmt.Errorf("%.80q is not a SHA-256", c.SHA256)
-		}
-	}
-	return err
-}
 
 // newer reports whether a record of this replica counts more than that of the store. A pending
 // change does: it is written with the next epoch.
@@ -110,10 +87,7 @@ func (r *Revocation) ended(now time.Time, after time.Duration) bool {
 
 // Fingerprint is the SHA-256 of a certificate's DER in hexadecimal digits, as Envoy's filters
 // compare it.
-func Fingerprint(c *x509.Certificate) string {
-	sum := sha256.Sum256(c.Raw)
-	return hex.EncodeToString(sum[:])
-}
+func Fingerprint(c *x509.Certificate) string { return hexSum(c.Raw) }
 
 // serialText is a certificate's serial number as Envoy and openssl write it: two hexadecimal digits
 // for each byte.

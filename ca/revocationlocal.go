@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,13 +33,16 @@ const (
 	sweepSlack = time.Hour
 )
 
-// revocationState is what this replica knows of revocations.
+// revocationState is what this replica knows of revocations. Reading it never waits for the store or
+// the disk.
 type revocationState struct {
 	mu       sync.Mutex
 	known    map[record.Key]Revocation // guarded by mu
-	written  []byte                    // guarded by mu: what the file holds
 	fileErr  error                     // guarded by mu: why the file is out of date
 	storeErr error                     // guarded by mu: why the store was not written
+
+	saving  sync.Mutex // held while the file is written
+	written []byte     // guarded by saving: what the file holds
 
 	current atomic.Pointer[Revocations]
 }
@@ -54,37 +58,51 @@ func (l *Ledger) Watch(ctx context.Context) <-chan struct{} {
 
 // remember takes a record that this replica read or wrote, or could not write.
 func (l *Ledger) remember(x Revocation) {
-	s := &l.revocations
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if was := s.known[x.key()]; x.Kind != "" && was.Epoch <= x.Epoch {
-		s.known[x.key()] = x
-		l.publish()
-	}
+	l.update(func(known map[record.Key]Revocation) {
+		if x.Kind != "" && known[x.key()].Epoch <= x.Epoch {
+			known[x.key()] = x
+		}
+	})
 }
 
-// publish puts what is known in force, writes the file and notifies watchers. The caller holds mu.
-func (l *Ledger) publish() {
+// update changes what is known, puts it in force, notifies watchers and writes the file.
+func (l *Ledger) update(change func(known map[record.Key]Revocation)) {
 	s := &l.revocations
+	s.mu.Lock()
+	change(s.known)
 	s.current.Store(newRevocations(s.known, l.domains(), l.config.Now().Add(-l.outlive)))
+	s.mu.Unlock()
 	l.watchers.Notify()
 	if l.config.Dir == "" {
 		return
 	}
+	err := l.save()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil && s.fileErr == nil {
+		l.config.Log.Error("cannot write the local file of revocations", "error", err)
+	}
+	s.fileErr = err
+}
+
+// save writes what is known to the local file, if that has changed.
+func (l *Ledger) save() error {
+	s := &l.revocations
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	s.mu.Lock()
 	list := slices.SortedFunc(maps.Values(s.known), func(a, b Revocation) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
-	file := folder(l.config.Dir).at(revocationFile)
-	text, err := encodeRecord(list)
-	if err == nil && !bytes.Equal(text, s.written) {
-		err = wholefile.Write(file, text)
+	s.mu.Unlock()
+	text, err := json.Marshal(list)
+	if err != nil || bytes.Equal(text, s.written) {
+		return err
 	}
-	if err == nil {
+	if err = wholefile.Write(folder(l.config.Dir).at(revocationFile), text); err == nil {
 		s.written = text
-	} else if s.fileErr == nil {
-		l.config.Log.Error("cannot write the local file of revocations", "file", file, "error", err)
 	}
-	s.fileErr = err
+	return err
 }
 
 // readLocal reads the file of this replica. A damaged one is replaced by what the store has.
@@ -106,15 +124,13 @@ func (l *Ledger) readLocal() error {
 		return err
 	}
 	var list []Revocation
-	err = decodeRecord(text, &list)
-	for _, x := range list {
-		known[x.key()] = x
-		err = errors.Join(err, x.check(""))
-	}
-	if err != nil {
-		clear(known)
+	if err := json.Unmarshal(text, &list); err != nil {
 		l.config.Log.Error("the local file of revocations is damaged and is replaced by what the store has",
 			"file", dir.at(revocationFile), "error", err)
+		return nil
+	}
+	for _, x := range list {
+		known[x.key()] = x
 	}
 	return nil
 }
@@ -142,23 +158,21 @@ func (l *Ledger) reconcile(ctx context.Context) error {
 
 // merge takes what is newer in the store, and returns the keys of what is newer here.
 func (l *Ledger) merge(stored map[record.Key]Revocation) (newer []record.Key) {
-	s := &l.revocations
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for key, x := range stored {
-		if mine := s.known[key]; !mine.newer(x) {
-			s.known[key] = x
-		}
-	}
 	now := l.config.Now()
-	for key, x := range s.known {
-		if x.ended(now, l.revokedFor()) {
-			delete(s.known, key)
-		} else if x.newer(stored[key]) {
-			newer = append(newer, key)
+	l.update(func(known map[record.Key]Revocation) {
+		for key, x := range stored {
+			if mine := known[key]; !mine.newer(x) {
+				known[key] = x
+			}
 		}
-	}
-	l.publish()
+		for key, x := range known {
+			if x.ended(now, l.revokedFor()) {
+				delete(known, key)
+			} else if x.newer(stored[key]) {
+				newer = append(newer, key)
+			}
+		}
+	})
 	return newer
 }
 

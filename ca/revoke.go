@@ -144,10 +144,10 @@ func (l *Ledger) addCertificates(ctx context.Context, x *Revocation) ([]record.W
 	if err != nil {
 		return nil, err
 	}
-	var concerned []RevokedLeaf
+	var concerned []Leaf
 	for _, leaf := range w.Leaves {
 		if x.Kind == RevokeWorkload || leaf.Serial == x.Name {
-			concerned = append(concerned, RevokedLeaf{leaf.SHA256, leaf.NotAfter})
+			concerned = append(concerned, leaf)
 		}
 	}
 	if version == "" || x.Kind == RevokeSerial && len(concerned) == 0 {

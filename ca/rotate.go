@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
 )
@@ -22,7 +23,7 @@ type RotateRequest struct {
 	Actor, Reason string
 	// Force takes this step although it may strand somebody it waits for; None begins a rotation. It
 	// must be the next step, so that asking twice does not force two.
-	Force Step
+	Force string
 }
 
 // rotate implements authority.
@@ -88,10 +89,10 @@ func (s *selfSigned) late() bool {
 }
 
 // waiting is what the next step waits for.
-func (s *selfSigned) waiting(f Facts, now time.Time) []Waiting {
+func (s *selfSigned) waiting(f Facts, now time.Time) []admin.Waiting {
 	w := s.state.waiting(f, now)
 	if s.late() {
-		w = append(w, Waiting{Kind: "control plane", Name: "this replica",
+		w = append(w, admin.Waiting{Kind: "control plane", Name: "this replica",
 			Reason: "does not sign with the new root yet"})
 	}
 	return w
@@ -120,7 +121,7 @@ func (s *selfSigned) commit(ctx context.Context, to State, r RotateRequest, wait
 	}
 	step := s.state.following()
 	e := audit.Event{Action: audit.CARotate, Actor: r.Actor, Target: to.Active, Reason: r.Reason,
-		Details: map[string]string{"step": string(step)}}
+		Details: map[string]string{"step": step}}
 	if to.Next != "" {
 		e.Details["next"] = to.Next
 	}

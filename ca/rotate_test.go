@@ -31,7 +31,7 @@ func TestRotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Rotation.Step != StepDistribute || s.Rotation.Following != StepActivate || s.Rotation.Count != 3 ||
+	if s.Rotation.Step != StepDistribute || s.Rotation.Next != StepActivate || s.Rotation.Count != 3 ||
 		len(s.Roots) != 2 || !s.Rotation.Until.IsZero() {
 		t.Fatalf("after it began: %+v", s.Rotation)
 	}
@@ -59,8 +59,8 @@ func TestRotation(t *testing.T) {
 		Leaves: []LeafFact{{"shop/away", RootID(old), "", day}}})
 	h.later(m, time.Hour)
 	s = show(t, m)
-	if d := cmp.Diff([]Waiting{{"workload", "shop/away", "has a valid certificate and not the bundle with both roots",
-		day}}, s.Rotation.Waiting); d != "" || !s.Rotation.Until.Equal(day) {
+	if d := cmp.Diff([]waiting{{"workload", "shop/away", "has a valid certificate and not the bundle with both roots",
+		day}}, waits(s.Rotation.Waiting), cmp.AllowUnexported(waiting{})); d != "" || !s.Rotation.Until.Equal(day) {
 		t.Errorf("waiting until %s (-want +got):\n%s", s.Rotation.Until, d)
 	}
 
@@ -78,8 +78,8 @@ func TestRotation(t *testing.T) {
 			t.Errorf("who knows the %s root does not believe the control plane: %v", name, err)
 		}
 	}
-	if d := cmp.Diff([]Waiting{{"control plane", "requests", "what was asked for before this step is answered",
-		day.Add(settling)}, {"workload", "shop/away", "its certificate is from the old root", day.Add(time.Hour)}}, s.Rotation.Waiting); d != "" {
+	if d := cmp.Diff([]waiting{{"control plane", "requests", "what was asked for before this step is answered",
+		day.Add(settling)}, {"workload", "shop/away", "its certificate is from the old root", day.Add(time.Hour)}}, waits(s.Rotation.Waiting), cmp.AllowUnexported(waiting{})); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 
@@ -111,7 +111,7 @@ func TestForce(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	m := h.move()
-	force := func(s Step) error {
+	force := func(s string) error {
 		_, err := m.Rotate(t.Context(), RotateRequest{Actor: "op", Force: s})
 		return err
 	}
@@ -128,7 +128,7 @@ func TestForce(t *testing.T) {
 		!strings.Contains(err.Error(), "the next step is activate, not retire") {
 		t.Errorf("forced two steps at once: %v", err)
 	}
-	for _, step := range []Step{StepActivate, StepRetire} {
+	for _, step := range []string{StepActivate, StepRetire} {
 		if err := force(step); err != nil {
 			t.Fatal(err)
 		}

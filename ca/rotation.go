@@ -6,27 +6,26 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
 )
 
-// Step is what a rotation of the root does.
-type Step string
-
-// The steps of a rotation, in their order. None means that no rotation goes on.
+// The steps of a rotation of the root, in their order. None means that no rotation goes on.
 const (
-	None Step = ""
+	None = ""
 	// StepDistribute creates a new root and distributes it to all workloads. The old root still
 	// signs.
-	StepDistribute Step = "distribute"
+	StepDistribute = "distribute"
 	// StepActivate signs with the new root. Both are trusted.
-	StepActivate Step = "activate"
+	StepActivate = "activate"
 	// StepRetire trusts only the new root.
-	StepRetire Step = "retire"
+	StepRetire = "retire"
 )
 
 // State is the state of a rotation, and the roots. It holds nothing secret.
 type State struct {
 	// Step is the one that was taken last; None if there is one root.
-	Step Step `json:"step,omitempty"`
+	Step string `json:"step,omitempty"`
 	// Since is when Step was taken.
 	Since time.Time `json:"since"`
 	// Active is the ID of the root that signs.
@@ -69,23 +68,12 @@ type LeafFact struct {
 	NotAfter time.Time
 }
 
-// Waiting is one thing that the next step waits for.
-type Waiting struct {
-	// Kind is "proxy", "workload", "token" or "control plane".
-	Kind string
-	Name string
-	// Reason is why, for people.
-	Reason string
-	// Until is when the wait ends at the latest; zero: there is no limit.
-	Until time.Time
-}
-
 // settling is how long a step lasts at least: a certificate that was being made when it was done is
 // in nobody's facts yet.
 const settling = 10 * time.Second
 
 // following is the step after the last one.
-func (s State) following() Step {
+func (s State) following() string {
 	switch s.Step {
 	case StepDistribute:
 		return StepActivate
@@ -110,15 +98,15 @@ func (s State) trusted() []string {
 
 // waiting is what keeps the following step from being safe. Who has a certificate from the old root
 // is waited for until it cannot come back: it may renew until the grace after its end is over.
-func (s State) waiting(f Facts, now time.Time) []Waiting {
+func (s State) waiting(f Facts, now time.Time) []admin.Waiting {
 	if s.Step == None {
 		return nil
 	}
-	var w []Waiting
+	var w []admin.Waiting
 	bundle := bundleID(s.trusted())
 	for _, p := range f.Connected {
 		if p.BundleID != bundle {
-			w = append(w, Waiting{Kind: "proxy", Name: p.Name,
+			w = append(w, admin.Waiting{Kind: "proxy", Name: p.Name,
 				Reason: "connected, and has not acknowledged the bundle with both roots"})
 		}
 	}
@@ -133,19 +121,19 @@ func (s State) waiting(f Facts, now time.Time) []Waiting {
 			reason = "does not have the new root"
 		}
 		if reason != "" && until.After(now) {
-			w = append(w, Waiting{Kind: "workload", Name: l.Workload, Reason: reason, Until: until.UTC()})
+			w = append(w, admin.Waiting{Kind: "workload", Name: l.Workload, Reason: reason, Until: until.UTC()})
 		}
 	}
 	for _, t := range f.Tokens {
 		if s.Step == StepActivate && t.Created.Before(s.Since) && t.Expires.After(now) {
-			w = append(w, Waiting{Kind: "token", Name: t.ID, Reason: "names the old root", Until: t.Expires})
+			w = append(w, admin.Waiting{Kind: "token", Name: t.ID, Reason: "names the old root", Until: t.Expires})
 		}
 	}
 	if until := s.Since.Add(settling); now.Before(until) {
-		w = append(w, Waiting{Kind: "control plane", Name: "requests",
+		w = append(w, admin.Waiting{Kind: "control plane", Name: "requests",
 			Reason: "what was asked for before this step is answered", Until: until.UTC()})
 	}
-	slices.SortStableFunc(w, func(a, b Waiting) int {
+	slices.SortStableFunc(w, func(a, b admin.Waiting) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 	return w

@@ -6,10 +6,25 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
 )
 
+// waiting is an admin.Waiting, shorter to write.
+type waiting struct {
+	kind, name, reason string
+	until              time.Time
+}
+
+func waits(list []admin.Waiting) (out []waiting) {
+	for _, w := range list {
+		out = append(out, waiting{w.Kind, w.Name, w.Reason, w.Until})
+	}
+	return out
+}
+
 // rotating is a state in which a rotation from root a to root b is at a step.
-func rotating(step Step) State {
+func rotating(step string) State {
 	s := State{Step: StepDistribute, Since: noon.Add(-time.Hour), Active: "a", Next: "b",
 		Roots: map[string][]byte{"a": {1}, "b": {2}}, Cross: []byte{3}}
 	for s.Step != step {
@@ -25,40 +40,40 @@ func TestNext(t *testing.T) {
 	both, in := bundleID([]string{"a", "b"}), func(d time.Duration) time.Time { return noon.Add(d) }
 	for _, tc := range []struct {
 		name  string
-		step  Step
+		step  string
 		facts Facts
-		want  Step
-		wait  []Waiting
+		want  string
+		wait  []waiting
 	}{
 		{"nothing goes on", None, Facts{Connected: []ProxyBundle{{"p", "old"}}}, None, nil},
 		{"nobody there", StepDistribute, Facts{}, StepActivate, nil},
 		{"a proxy has not acknowledged", StepDistribute, Facts{Connected: []ProxyBundle{{"p", "old"}, {"q", both}}}, StepDistribute,
-			[]Waiting{{"proxy", "p", "connected, and has not acknowledged the bundle with both roots", time.Time{}}}},
+			[]waiting{{"proxy", "p", "connected, and has not acknowledged the bundle with both roots", time.Time{}}}},
 		{"all have acknowledged", StepDistribute, Facts{Connected: []ProxyBundle{{"p", both}}, Leaves: []LeafFact{{"w", "a", both, in(time.Hour)}}}, StepActivate, nil},
 		{"a machine is away", StepDistribute, Facts{Leaves: []LeafFact{{"w", "a", "old", in(2 * time.Hour)}}}, StepDistribute,
-			[]Waiting{{"workload", "w", "has a valid certificate and not the bundle with both roots",
+			[]waiting{{"workload", "w", "has a valid certificate and not the bundle with both roots",
 				in(2 * time.Hour)}}},
 		// Its certificate has ended: its peers refuse it anyway, and the cross-signed root leads it
 		// back.
 		{"a machine was away too long", StepDistribute, Facts{Grace: time.Hour, Leaves: []LeafFact{{"w", "a", "old", in(0)}}}, StepActivate, nil},
 		{"a leaf from the old root", StepActivate, Facts{Leaves: []LeafFact{{"w", "a", both, in(time.Hour)}}}, StepActivate,
-			[]Waiting{{"workload", "w", "its certificate is from the old root", in(time.Hour)}}},
+			[]waiting{{"workload", "w", "its certificate is from the old root", in(time.Hour)}}},
 		{"all leaves are from the new root", StepActivate, Facts{Grace: time.Hour, Leaves: []LeafFact{{"w", "b", both, in(time.Hour)}}}, None, nil},
 		{"within the grace of its last leaf", StepActivate, Facts{Grace: time.Hour, Leaves: []LeafFact{{"w", "a", both, in(-time.Minute)}}}, StepActivate,
-			[]Waiting{{"workload", "w", "its certificate is from the old root", in(59 * time.Minute)}}},
+			[]waiting{{"workload", "w", "its certificate is from the old root", in(59 * time.Minute)}}},
 		{"after the grace", StepActivate, Facts{Grace: time.Hour, Leaves: []LeafFact{{"w", "a", both, in(-time.Hour)}}}, None, nil},
 		{"a leaf of the new root, an old bundle", StepActivate, Facts{Grace: time.Hour, Leaves: []LeafFact{{"w", "b", "old", in(time.Hour)}}}, StepActivate,
-			[]Waiting{{"workload", "w", "does not have the new root", in(2 * time.Hour)}}},
+			[]waiting{{"workload", "w", "does not have the new root", in(2 * time.Hour)}}},
 		{"a leaf of nobody knows which root", StepActivate, Facts{Leaves: []LeafFact{{"w", "", both, in(time.Hour)}}}, StepActivate,
-			[]Waiting{{"workload", "w", "its certificate is from the old root", in(time.Hour)}}},
+			[]waiting{{"workload", "w", "its certificate is from the old root", in(time.Hour)}}},
 		{"a proxy came with an old bundle", StepActivate, Facts{Connected: []ProxyBundle{{"p", ""}}}, StepActivate,
-			[]Waiting{{"proxy", "p", "connected, and has not acknowledged the bundle with both roots", time.Time{}}}},
+			[]waiting{{"proxy", "p", "connected, and has not acknowledged the bundle with both roots", time.Time{}}}},
 		{"a token of before", StepActivate, Facts{Tokens: []Token{{ID: "t", Created: in(-2 * time.Hour), Expires: in(time.Hour)}, {ID: "u", Created: in(-2 * time.Hour), Expires: in(0)}, {ID: "v", Created: in(0), Expires: in(time.Hour)}}}, StepActivate,
-			[]Waiting{{"token", "t", "names the old root", in(time.Hour)}}},
+			[]waiting{{"token", "t", "names the old root", in(time.Hour)}}},
 		// A certificate that was being signed by the old root is in no ledger yet.
-		{"a moment after", StepActivate, Facts{Grace: -1}, StepActivate, []Waiting{{"control plane", "requests", "what was asked for before this step is answered", in(time.Second)}}},
+		{"a moment after", StepActivate, Facts{Grace: -1}, StepActivate, []waiting{{"control plane", "requests", "what was asked for before this step is answered", in(time.Second)}}},
 		{"in order", StepDistribute, Facts{Connected: []ProxyBundle{{"q", ""}, {"p", ""}}, Leaves: []LeafFact{{"w", "a", "", in(1)}, {"v", "a", "", in(1)}}}, StepDistribute,
-			[]Waiting{
+			[]waiting{
 				{"proxy", "p", "connected, and has not acknowledged the bundle with both roots", time.Time{}},
 				{"proxy", "q", "connected, and has not acknowledged the bundle with both roots", time.Time{}},
 				{"workload", "v", "has a valid certificate and not the bundle with both roots", in(1)},
@@ -83,7 +98,7 @@ func TestNext(t *testing.T) {
 			if to.Step != tc.want {
 				t.Errorf("step %q, want %q", to.Step, tc.want)
 			}
-			if d := cmp.Diff(tc.wait, wait); d != "" {
+			if d := cmp.Diff(tc.wait, waits(wait), cmp.AllowUnexported(waiting{})); d != "" {
 				t.Errorf("waiting (-want +got):\n%s", d)
 			}
 		})

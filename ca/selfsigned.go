@@ -133,14 +133,8 @@ func (s *selfSigned) folderRoot(ctx context.Context) (*pair, error) {
 			"strand every workload: name the folder of the four files again, " + again)
 	}
 	root, err := s.dir.pair(rootFile)
-	switch {
-	case err != nil:
-		return nil, err
-	case root != nil && s.inter != nil && s.inter.cert.CheckSignatureFrom(root.cert) != nil:
-		return nil, fmt.Errorf("%s is not signed by the root in %s, and the records have no root: restore the "+
-			"store and the folder from the same backup", s.dir.at(intermediateFile), s.dir.at(rootFile))
-	case root != nil:
-		return root, nil
+	if err != nil || root != nil {
+		return root, err
 	}
 	for _, name := range []string{nextRootFile, intermediateFile, rootsFile} {
 		if s.dir.has(name) {
@@ -350,7 +344,11 @@ func (p *pair) intermediate(trustDomain string, key crypto.PublicKey, now time.T
 func (s *selfSigned) report(what string, cert, root *x509.Certificate) {
 	s.config.Log.Info("new certificate of the authority", "what", what, "root", RootID(root),
 		"serial", serialText(cert), "expires", cert.NotAfter)
-	s.config.Audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: what, Details: map[string]string{
-		"root": RootID(root), "serial": serialText(cert), "notAfter": cert.NotAfter.Format(time.RFC3339),
-	}})
+	s.config.loaded(what, cert, RootID(root))
+}
+
+// loaded records in the audit log that a certificate is in use.
+func (c *ManagerConfig) loaded(target string, cert *x509.Certificate, root string) {
+	c.Audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: target, Details: map[string]string{
+		"root": root, "serial": serialText(cert), "notAfter": cert.NotAfter.UTC().Format(time.RFC3339)}})
 }

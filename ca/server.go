@@ -22,6 +22,7 @@ import (
 	securityv1 "istio.io/api/security/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/connlimit"
 	"github.com/ashore-mesh/ashore/internal/ratelimit"
 )
 
@@ -186,18 +187,6 @@ func addressOf(a net.Addr) netip.Addr {
 	return p.Addr().Unmap()
 }
 
-// addressKey is what calls of an address are counted by. An IPv6 address counts by its first 64
-// bits: whoever has one has all of them.
-func addressKey(a netip.Addr) string {
-	a = a.Unmap().WithZone("")
-	if a.Is6() {
-		if p, err := a.Prefix(64); err == nil {
-			return p.String()
-		}
-	}
-	return a.String()
-}
-
 // busy is a refusal for want of capacity.
 func busy(public, reason string) *Refusal {
 	return &Refusal{Code: codes.ResourceExhausted, Public: public, Reason: reason, Err: errors.New(public)}
@@ -205,7 +194,7 @@ func busy(public, reason string) *Refusal {
 
 // admit authenticates a caller that does not call too often.
 func (s *Server) admit(ctx context.Context, c Call, attest attestFunc) (*Proof, error) {
-	from := addressKey(c.From)
+	from := connlimit.Network(c.From).String()
 	if s.refusedByAddress.Exhausted(from, c.Now) {
 		return nil, busy("too many calls from this address were refused; wait", "address refused too often")
 	}

@@ -50,7 +50,7 @@ func TestJoinAndRenew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.Key != KeyHashOf(second.Leaf).String() || w.Previous != KeyHashOf(first.Leaf).String() || len(w.Leaves) != 2 ||
+	if w.Key != keyHash(second.Leaf) || w.Previous != keyHash(first.Leaf) || len(w.Leaves) != 2 ||
 		w.Group != "shop/web" || w.Bundle != l.bundle.ID {
 		t.Errorf("the ledger has %+v", w)
 	}
@@ -134,7 +134,7 @@ func TestRefusals(t *testing.T) {
 				l.t.Error(err)
 			}
 			return client{token: s, name: "a"}
-		}, codes.PermissionDenied, publicToken, audit.TokenRefuse, "token revoked"},
+		}, codes.PermissionDenied, publicToken, audit.TokenRefuse, "it was revoked"},
 		"token used by another key": {func(l *lab) client {
 			s := l.token("shop/web")
 			if _, _, err := l.ask(client{token: s, name: "a"}); err != nil {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/connlimit"
 )
 
 // refuse records why a call is refused, and returns what the caller may know.
@@ -25,7 +26,7 @@ func (s *Server) refuse(c Call, p *Proof, err error) error {
 	switch {
 	case r.Code == codes.Unauthenticated, r.Code == codes.PermissionDenied, r.Code == codes.FailedPrecondition,
 		r.Reason == unknownKey:
-		s.refusedByAddress.Allow(addressKey(c.From), c.Now)
+		s.refusedByAddress.Allow(connlimit.Network(c.From).String(), c.Now)
 	}
 	if s.writes(c, p) {
 		if r.Reason == noSigner || r.Reason == noStorage {
@@ -60,7 +61,7 @@ func refusalOf(err error) *Refusal {
 // writes reports whether one more refusal is written to the audit log. New lines delete old files, so
 // all refusals together are bounded too.
 func (s *Server) writes(c Call, p *Proof) bool {
-	by := addressKey(c.From)
+	by := connlimit.Network(c.From).String()
 	if p != nil {
 		by = p.Caller
 	}
@@ -102,7 +103,7 @@ func refusalEvent(c Call, p *Proof, r *Refusal, unwritten int64) audit.Event {
 
 // issued records that a certificate is handed out.
 func (s *Server) issued(c Call, x *issuance) {
-	p, key := x.proof, x.ask.KeyHash.String()
+	p, key := x.proof, x.ask.KeyHash
 	s.metrics.issued.WithLabelValues(p.How).Inc()
 	if p.How == byToken {
 		s.audit(c, p, audit.Event{Action: audit.TokenUse, Target: x.workload,

@@ -48,7 +48,7 @@ func (l *lab) enroll(name string) *tls.Certificate {
 	id, err := spiffe.Of(c.Leaf)
 	if err == nil {
 		err = l.ledger.enter(l.t.Context(), &issuance{workload: "shop/" + name, proof: &Proof{ID: id, How: byJWT},
-			ask: &ask{Request: &Request{KeyHash: KeyHashOf(c.Leaf)}}, leaf: c.Leaf, now: noon})
+			ask: &ask{Request: &Request{KeyHash: keyHash(c.Leaf)}}, leaf: c.Leaf, now: noon})
 	}
 	if err != nil {
 		l.t.Fatal(err)

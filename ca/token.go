@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/record"
 )
 
 // tokenPrefix begins every join token, so that scanners for secrets can find it.
@@ -35,7 +34,7 @@ var ErrRevokedGroup = errors.New("the identity of the group is revoked")
 // Token is a join token without its text, which nobody has but the one it was made for.
 type Token struct {
 	// ID names it. It is no secret.
-	ID string `json:"-"`
+	ID string `json:"id"`
 	// Hash is the SHA-256 of the whole text, in hexadecimal digits.
 	Hash string `json:"hash"`
 	// Group is the WorkloadGroup that it lets a workload join: "namespace/name".
@@ -52,22 +51,11 @@ type Token struct {
 	// Used is when it was used, and From is the caller's address.
 	Used time.Time `json:"used,omitzero"`
 	From string    `json:"from,omitempty"`
-
-	// Revoked is when an operator revoked it; zero: nobody did.
-	Revoked   time.Time `json:"revoked,omitzero"`
-	RevokedBy string    `json:"revokedBy,omitempty"`
 }
 
-func (t *Token) check(id string) error {
-	t.ID = id
-	return nil
-}
-
-// State is "revoked", "used", "expired" or "unused": the first that is true.
+// State is "used", "expired" or "unused": the first that is true.
 func (t Token) State(now time.Time) string {
 	switch {
-	case !t.Revoked.IsZero():
-		return "revoked"
 	case t.Key != "":
 		return "used"
 	case !now.Before(t.Expires):
@@ -92,14 +80,14 @@ func newToken() (text, id string) {
 func isToken(text string) bool { return strings.HasPrefix(text, tokenPrefix) }
 
 // parseToken returns the ID and the hash of a well-formed token. Errors hold nothing of the text.
-func parseToken(text string) (id string, hash [sha256.Size]byte, err error) {
+func parseToken(text string) (id, hash string, err error) {
 	rest, ok := strings.CutPrefix(text, tokenPrefix)
 	id, secret, _ := strings.Cut(rest, ".")
 	foreign := func(c rune) bool { return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '2' || c > '7') }
 	if !ok || len(id) != randomLength || len(secret) != 2*randomLength || strings.ContainsFunc(id+secret, foreign) {
-		return "", hash, errors.New("it does not have the form of a join token: a part is missing or mistyped")
+		return "", "", errors.New("it does not have the form of a join token: a part is missing or mistyped")
 	}
-	return id, sha256.Sum256([]byte(text)), nil
+	return id, hexSum([]byte(text)), nil
 }
 
 // TokenRequest asks for a join token.
@@ -123,9 +111,8 @@ func (l *Ledger) CreateToken(ctx context.Context, r TokenRequest) (text string, 
 		return "", t, fmt.Errorf("group %s: %w: %s", r.Group, ErrRevokedGroup, id)
 	}
 	text, tokenID := newToken()
-	hash := sha256.Sum256([]byte(text))
 	now := l.config.Now()
-	t = Token{ID: tokenID, Hash: hex.EncodeToString(hash[:]), Group: r.Group, By: r.By, Created: now,
+	t = Token{ID: tokenID, Hash: hexSum([]byte(text)), Group: r.Group, By: r.By, Created: now,
 		Expires: now.Add(cmp.Or(r.TTL, DefaultTokenTTL))}
 	event := audit.Event{Action: audit.TokenCreate, Actor: r.By, Target: tokenID,
 		Details: map[string]string{"group": r.Group, "expires": t.Expires.Format(time.RFC3339)}}
@@ -152,22 +139,19 @@ func (l *Ledger) Tokens(ctx context.Context) ([]Token, error) {
 	return out, err
 }
 
-// RevokeToken revokes a token. If it was used, its answer is not repeated any more; the workload
-// that joined with it stays. Errors: ErrNotFound, or the store cannot be written.
+// RevokeToken deletes a token. If it was used, its answer is not repeated any more; the workload that
+// joined with it stays. Errors: ErrNotFound, or the store cannot be written.
 func (l *Ledger) RevokeToken(ctx context.Context, id, by string) error {
 	ctx = context.WithoutCancel(ctx) // as in Revoke
 	err := l.retry(func() error {
 		t, version, err := l.tokens.get(ctx, id)
-		switch {
-		case err != nil:
-			return err
-		case version == "":
+		if err == nil && version == "" {
 			return fmt.Errorf("join token %.40q: %w", id, ErrNotFound)
-		case !t.Revoked.IsZero():
-			return nil
 		}
-		t.Revoked, t.RevokedBy = l.config.Now(), by
-		return l.tokens.commit(ctx, id, t, version)
+		if err != nil {
+			return err
+		}
+		return l.config.Records.Commit(ctx, record.Write{Key: l.tokens.key(t.ID), Version: version})
 	})
 	if errors.Is(err, ErrNotFound) {
 		return err // id may be a whole token, which must not be in the audit log
@@ -190,34 +174,25 @@ func (l *Ledger) unlessBehind(r *Refusal) *Refusal {
 		Err: fmt.Errorf("%w, as far as this replica knows, which is out of touch with the store: %w", r.Err, why)}
 }
 
-// refuseToken is a refusal that does not tell the caller the reason.
-func refuseToken(reason, format string, args ...any) *Refusal {
-	return &Refusal{Code: codes.PermissionDenied, Public: publicToken, Reason: reason,
-		Err: fmt.Errorf(format, args...)}
-}
-
 // checkToken returns the token of a text and the version of its record, if it may be used now. It
 // changes nothing. Errors: *Refusal, or the store cannot be read.
 func (l *Ledger) checkToken(ctx context.Context, text string, now time.Time) (t Token, version string, err error) {
 	id, hash, err := parseToken(text)
 	if err != nil {
-		return t, "", refuseToken("token malformed", "%w", err)
+		return t, "", refusal(byToken, "token malformed", "%w", err)
 	}
 	t, version, err = l.tokens.get(ctx, id)
 	switch {
 	case err != nil:
 		return t, "", err
 	case version == "":
-		return t, "", l.unlessBehind(refuseToken("token unknown",
-			"there is no join token %s, or it expired long ago", id))
-	case subtle.ConstantTimeCompare([]byte(hex.EncodeToString(hash[:])), []byte(t.Hash)) != 1:
-		return t, "", refuseToken("token tampered",
+		return t, "", l.unlessBehind(refusal(byToken, "token unknown",
+			"there is no join token %s: it was revoked, or it expired long ago", id))
+	case subtle.ConstantTimeCompare([]byte(hash), []byte(t.Hash)) != 1:
+		return t, "", refusal(byToken, "token tampered",
 			"join token %s has another secret: it is mistyped, or somebody guesses", id)
-	case !t.Revoked.IsZero():
-		return t, "", refuseToken("token revoked", "join token %s was revoked at %s", id,
-			t.Revoked.Format(time.RFC3339))
 	case !now.Before(t.Expires):
-		return t, "", refuseToken("token expired", "join token %s expired at %s", id,
+		return t, "", refusal(byToken, "token expired", "join token %s expired at %s", id,
 			t.Expires.Format(time.RFC3339))
 	}
 	return t, version, nil

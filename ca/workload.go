@@ -22,13 +22,11 @@ const maxLeaves = 128
 // for revocations, and detects keys that were replaced. A workload needs no entry.
 type Workload struct {
 	// Name is "namespace/name".
-	Name string `json:"-"`
+	Name string `json:"name"`
 	// Identity is the SPIFFE ID of its latest certificate.
 	Identity string `json:"identity"`
 	// Group is the WorkloadGroup that it joined, "namespace/name". Empty: none, or unknown.
 	Group string `json:"group,omitempty"`
-	// How it joined: "token" or "jwt"; "certificate" when the index was lost since.
-	How string `json:"how"`
 	// Key is the hash of the key of its latest certificate. Previous is the one before, which may be
 	// used until Key has been used: the answer with the latest certificate may have been lost.
 	Key      string `json:"key"`
@@ -64,12 +62,6 @@ type Leaf struct {
 	Revoked bool `json:"-"`
 }
 
-func (w *Workload) check(name string) error {
-	w.Name = name
-	_, err := spiffe.Parse(w.Identity)
-	return err
-}
-
 // leafOf is the entry of a certificate.
 func leafOf(c *x509.Certificate, root string) Leaf {
 	return Leaf{Serial: serialText(c), SHA256: Fingerprint(c), NotAfter: c.NotAfter, Root: root}
@@ -95,42 +87,39 @@ func (w *Workload) prune(now time.Time, outlive time.Duration) {
 // join is the workload after it proved itself by a token or a JWT. Its former keys cannot renew any
 // more. Their certificates stay in the index, so that they can be revoked.
 func (w Workload) join(c *issuance) Workload {
-	if w.Key != c.ask.KeyHash.String() {
+	if w.Key != c.ask.KeyHash {
 		w.Bundle = ""
 		if w.Key != "" && c.proof.How == byToken {
 			w.Replaced = c.now
 		}
 	}
-	w.Group, w.How, w.Joined, w.From = c.proof.Group, c.proof.How, c.now, c.proof.from.String()
-	w.Previous, w.Key = "", c.ask.KeyHash.String()
+	w.Group, w.Joined, w.From = c.proof.Group, c.now, c.proof.from.String()
+	w.Previous, w.Key = "", c.ask.KeyHash
 	return w
 }
 
 // renew is the workload after a renewal with the certificate of a key.
 func (w Workload) renew(c *issuance) Workload {
-	with := KeyHashOf(c.proof.Leaf).String()
+	with := keyHash(c.proof.Leaf)
 	if w.Key == "" {
-		w.How, w.Joined = byCertificate, c.now
+		w.Joined = c.now
 	}
 	if w.Key == with { // it has the bundle that came with this key
 		w.Bundle = w.Offered
 	}
-	w.Previous, w.Key = with, c.ask.KeyHash.String()
+	w.Previous, w.Key = with, c.ask.KeyHash
 	return w
 }
 
-// holds reports whether a key is the workload's latest one, or the one before.
-func (w *Workload) holds(key KeyHash) bool {
-	k := key.String()
-	return w.Key == k || w.Previous == k
-}
+// holds reports whether a key, which is not empty, is the workload's latest one, or the one before.
+func (w *Workload) holds(key string) bool { return key != "" && (w.Key == key || w.Previous == key) }
 
 // accountSign separates a service account from what distinguishes its workloads in their names. No
 // workload that names itself can use it.
 const accountSign = "~"
 
-// keyNameSize is how many bytes of a key's hash are in the name of a workload.
-const keyNameSize = 8
+// keyNameSize is how many digits of a key's hash are in the name of a workload.
+const keyNameSize = 16
 
 // workloadExtension is the ID of the certificate extension that names a workload, "namespace/name".
 // It is private to Ashore: below 2.25 anybody may choose a number.
@@ -166,20 +155,20 @@ func indexName(leaf *x509.Certificate, id spiffe.ID) string {
 	if name := extensionName(leaf); name != "" {
 		return name
 	}
-	return keyName(id, KeyHashOf(leaf))
+	return keyName(id, keyHash(leaf))
 }
 
 // keyName is the name of a workload that only its key distinguishes from others of its service
 // account.
-func keyName(id spiffe.ID, key KeyHash) string {
-	return id.Namespace + "/" + id.ServiceAccount + accountSign + hex.EncodeToString(key[:keyNameSize])
+func keyName(id spiffe.ID, key string) string {
+	return id.Namespace + "/" + id.ServiceAccount + accountSign + key[:keyNameSize]
 }
 
 // keyNamedAccount is the service account, "namespace/name", of a workload that keyName named.
 func keyNamedAccount(workload string) (account string, ok bool) {
 	account, suffix, _ := strings.Cut(workload, accountSign)
-	key, err := hex.DecodeString(suffix)
-	return account, err == nil && len(key) == keyNameSize
+	_, err := hex.DecodeString(suffix)
+	return account, err == nil && len(suffix) == keyNameSize
 }
 
 // Workloads lists the index by name, with what is revoked of each workload. If records cannot be

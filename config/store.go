@@ -37,11 +37,6 @@ type Store interface {
 	// List returns the objects of kind in namespace, in the order of their keys; an empty kind or
 	// namespace means all.
 	List(ctx context.Context, kind Kind, namespace string) ([]*Object, error)
-	// Put creates or replaces one object and returns it with its new revision. When o.Revision is
-	// not empty it must be the stored one, and Absent that there is none. Errors: ErrConflict.
-	Put(ctx context.Context, o *Object, who string) (*Object, error)
-	// Delete removes one object; revision as in Put. Errors: ErrNotFound, ErrConflict.
-	Delete(ctx context.Context, key Key, revision, who string) error
 	// Apply does all of changes, or none, as one revision. Without changes nothing is written and
 	// the present revision returned, for sure: who reads afterwards sees that one or a later one,
 	// and a store that cannot tell fails. Errors: ErrNotFound, ErrConflict, naming the object.

@@ -24,7 +24,7 @@ func (s *Server) Bundles() []ProxyBundle {
 	out := make([]ProxyBundle, len(streams))
 	for i, st := range streams {
 		st.mu.Lock()
-		out[i] = ProxyBundle{Proxy: st.proxy.ID, Who: st.who, Asked: st.find(ProxyConfigType) != nil,
+		out[i] = ProxyBundle{Proxy: st.proxy.ID, Who: st.who, Asked: st.order.Find(ProxyConfigType) != nil,
 			Bundle: st.bundle}
 		st.mu.Unlock()
 	}

@@ -31,8 +31,8 @@ func (st *stream) refresh() {
 		return
 	}
 	st.scope = scope
-	for _, t := range st.types {
-		t.current = false
+	for _, t := range st.order.All() {
+		t.Outdated = true
 	}
 	if st.converging.IsZero() {
 		st.converging = snap.since
@@ -43,31 +43,31 @@ func (st *stream) refresh() {
 }
 
 // target sees to it that a type has what the latest context says. Called with mu held.
-func (st *stream) target(t *typeState) {
+func (st *stream) target(t *ads.Subscription) {
 	switch {
-	case t.current:
-	case t.objects:
+	case !t.Outdated:
+	case st.server.knows(t.Kind().TypeURL):
 		t.To, _ = st.server.cfg.Objects.Set(t.Kind().TypeURL)
 	default:
 		t.To = st.server.cfg.Generator.Set(t.Kind().TypeURL, st.scope)
 	}
-	t.current = true
+	t.Outdated = false
 }
 
-// generate calls f, which makes resources for the first time and may cost much CPU, when fewer than
-// Admissions others do. f must not wait for the network or a store.
-func (st *stream) generate(ctx context.Context, f func() error) error {
-	s := st.server
+// admit waits until fewer than Admissions streams generate resources for the first time, which may
+// cost much CPU. The caller calls release, and must not wait for the network or a store meanwhile.
+func (st *stream) admit(ctx context.Context) error {
 	select {
-	case s.admit <- struct{}{}:
-		defer func() { <-s.admit }()
-		return f()
+	case st.server.admit <- struct{}{}:
+		return nil
 	case <-ctx.Done():
 		return status.FromContextError(ctx.Err()).Err()
-	case <-s.stopped:
+	case <-st.server.stopped:
 		return errStopped
 	}
 }
+
+func (st *stream) release() { <-st.server.admit }
 
 // errStopped ends the streams when the server stops.
 var errStopped = status.Error(codes.Unavailable, "shutting down: try another replica")
@@ -75,15 +75,14 @@ var errStopped = status.Error(codes.Unavailable, "shutting down: try another rep
 // deliver sends what the client lacks. first means that a type is answered for the first time.
 func (st *stream) deliver(ctx context.Context, first bool) error {
 	for {
-		var r *ads.Response
-		next := func() error {
-			r = st.next()
-			return nil
+		if first {
+			if err := st.admit(ctx); err != nil {
+				return err
+			}
 		}
-		if !first {
-			_ = next() // it has no error
-		} else if err := st.generate(ctx, next); err != nil {
-			return err
+		r := st.next()
+		if first {
+			st.release()
 		}
 		if r == nil {
 			return nil
@@ -103,7 +102,7 @@ func (st *stream) next() *ads.Response {
 	st.refresh()
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	for _, t := range st.types {
+	for _, t := range st.order.All() {
 		st.target(t)
 	}
 	r, wait := st.order.Next(start)
@@ -111,28 +110,17 @@ func (st *stream) next() *ads.Response {
 		observeSince(st.server.metrics.pushTime.WithLabelValues(short(r.TypeURL)), start, time.Now())
 		return r
 	}
-	if t := st.find(ProxyConfigType); t != nil && t.Settled() && len(t.Rejected()) == 0 && st.scope.Trust != nil {
+	if t := st.order.Find(ProxyConfigType); t != nil && t.Settled() && len(t.Rejected()) == 0 && st.scope.Trust != nil {
 		st.bundle = st.scope.Trust.ID
 	}
-	st.arm(wait)
+	if st.timer = nil; wait > 0 {
+		st.timer = time.After(wait)
+	}
 	if !st.converging.IsZero() && st.order.Settled() {
 		observeSince(st.server.metrics.convergence, st.converging, start)
 		st.converging = time.Time{}
 	}
 	return nil
-}
-
-// arm sets the timer; zero stops it.
-func (st *stream) arm(wait time.Duration) {
-	switch {
-	case wait > 0 && st.timer == nil:
-		st.timer = time.NewTimer(wait)
-	case wait > 0:
-		st.timer.Reset(wait)
-	case st.timer != nil:
-		st.timer.Stop()
-		st.timer = nil
-	}
 }
 
 // send sends a response. It waits while the client does not read.
@@ -150,8 +138,7 @@ func (st *stream) send(r *ads.Response) error {
 	m.size.WithLabelValues(name).Observe(float64(r.Size()))
 	observeSince(m.sendTime, start, time.Now())
 	if log := st.server.log; log.IsDebug() {
-		log.Debug("pushed", "proxy", st.proxy.ID, "type", name, "resources", r.Resources, "removed", r.Removed,
-			"bytes", r.Size(), "nonce", r.Nonce)
+		log.Debug("pushed", "proxy", st.proxy.ID, "type", name, "bytes", r.Size(), "nonce", r.Nonce)
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func FuzzHealthInformation(f *testing.F) {
 		default:
 			h := e.heard[0]
 			if well := h.State == registry.ReportedHealthy; well != (r.Rejected == nil) ||
-				len(h.Message) > maxHealthMessage || !utf8.ValidString(h.Message) {
+				len(h.Message) > maxHealthMessage+len("…") || !utf8.ValidString(h.Message) {
 				t.Errorf("heard %+v of %+v", h, r.Rejected)
 			}
 		}

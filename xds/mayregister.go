@@ -63,10 +63,10 @@ func (st *stream) mayRegister(ctx context.Context) (target *config.Object, err e
 // the workload joined another group.
 func (st *stream) joined(ctx context.Context) error {
 	s, ask := st.server, st.proxy.registration
-	if s.cfg.Joined == nil || st.who.Leaf() == nil {
+	if s.cfg.Joined == nil || st.who.chain == nil {
 		return nil
 	}
-	group, err := s.cfg.Joined(ctx, st.who.Leaf())
+	group, err := s.cfg.Joined(ctx, st.who.chain[0])
 	out, not := errors.AsType[*NotJoinedError](err)
 	switch {
 	case not:
@@ -75,8 +75,8 @@ func (st *stream) joined(ctx context.Context) error {
 		return status.Error(codes.PermissionDenied, cmp.Or(out.Public,
 			"the certificate may not register: it was replaced, or is not from a join here"))
 	case err != nil:
-		st.logLine(hclog.Error, "the workload of a certificate could not be looked up", "proxy", st.proxy.ID, "serial", st.who.Serial,
-			"error", err)
+		st.logLine(hclog.Error, "the workload of a certificate could not be looked up", "proxy", st.proxy.ID,
+			"serial", st.who.Serial, "error", err)
 		return status.Error(codes.Unavailable, "the workload could not be looked up: try another replica")
 	case group != "" && ask.group != "" && group != st.proxy.Namespace+"/"+ask.group:
 		return status.Errorf(codes.PermissionDenied,

@@ -95,7 +95,7 @@ func (c *clientMetrics) Collect(out chan<- prometheus.Metric) {
 	versions, rejecting := map[string]int{}, map[string]int{}
 	for _, st := range c.server.all() {
 		st.mu.Lock()
-		for _, t := range st.types {
+		for _, t := range st.order.All() {
 			if len(t.Rejected()) > 0 {
 				rejecting[t.Kind().TypeURL]++
 			}

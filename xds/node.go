@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/ashore-mesh/ashore/internal/excerpt"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
@@ -99,15 +100,11 @@ func (ns *nodes) read(raw []byte) (*proxy, error) {
 	}
 	meta := metadata(n.Metadata.GetFields())
 	build := buildVersion(n)
-	p := &proxy{ID: n.Id, Version: cmp.Or(meta.text("ISTIO_VERSION"), strings.TrimSpace(n.UserAgentName+" "+build))}
-	p.Agent = meta.text("ASHORE_VERSION")
+	version := cmp.Or(meta.text("ISTIO_VERSION"), strings.TrimSpace(n.UserAgentName+" "+build))
+	p := &proxy{ID: n.Id, Version: excerpt.Of(version, maxVersion),
+		Agent: excerpt.Of(meta.text("ASHORE_VERSION"), maxVersion)}
 	if n.UserAgentName == "envoy" {
-		p.Envoy = build
-	}
-	for _, text := range []*string{&p.Version, &p.Agent, &p.Envoy} {
-		if len(*text) > maxVersion {
-			*text = strings.ToValidUTF8((*text)[:maxVersion], "")
-		}
+		p.Envoy = excerpt.Of(build, maxVersion)
 	}
 	if p.Type, err = nodeType(parts[0]); err != nil {
 		return nil, err
@@ -178,13 +175,11 @@ func (m metadata) text(name string) string { return textOf(m[name]) }
 func (m metadata) fields(name string) metadata { return m[name].GetStructValue().GetFields() }
 
 func textOf(v *structpb.Value) string {
-	switch v := v.GetKind().(type) {
-	case *structpb.Value_StringValue:
-		return v.StringValue
-	case *structpb.Value_NumberValue:
-		return strconv.FormatFloat(v.NumberValue, 'f', -1, 64)
-	case *structpb.Value_BoolValue:
-		return strconv.FormatBool(v.BoolValue)
+	switch v := v.AsInterface().(type) {
+	case string:
+		return v
+	case float64, bool:
+		return fmt.Sprint(v)
 	}
 	return ""
 }

@@ -9,33 +9,31 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// mayRead reports whether a type is one of configuration objects, which are for other control
-// planes. Errors: the stream's client is none. Source: Istio's generator "api", which serves
-// identities of the root namespace.
-func (st *stream) mayRead(typeURL string) (objects bool, err error) {
-	all := st.server.cfg.Objects
-	if all == nil || !all.Knows(typeURL) {
-		return false, nil
+// knows reports whether a type is one of configuration objects.
+func (s *Server) knows(typeURL string) bool {
+	return s.cfg.Objects != nil && s.cfg.Objects.Knows(typeURL)
+}
+
+// mayRead returns an error if a type is one of configuration objects, which are for other control
+// planes, and the stream's client is none. Source: Istio's generator "api", which serves identities
+// of the root namespace.
+func (st *stream) mayRead(typeURL string) error {
+	if !st.server.knows(typeURL) {
+		return nil
 	}
-	why := all.May(st.who.Identity)
+	why := st.server.cfg.Objects.May(st.who.Identity)
 	if why == nil {
 		if !st.reads.Swap(true) {
 			st.recordRead(audit.OK, "")
 		}
-		return true, nil
+		return nil
 	}
 	st.server.metrics.refused.WithLabelValues("configuration").Inc()
 	st.recordRead(audit.Refused, why.Error())
 	if st.who.Identity == (spiffe.ID{}) {
-		return true, status.Error(codes.Unauthenticated, why.Error())
+		return status.Error(codes.Unauthenticated, why.Error())
 	}
-	return true, status.Error(codes.PermissionDenied, why.Error())
-}
-
-// servable reports whether a type can be served: a stream that came before the first context gets
-// configuration only.
-func (st *stream) servable(typeURL string) bool {
-	return !st.early || st.server.cfg.Objects.Knows(typeURL)
+	return status.Error(codes.PermissionDenied, why.Error())
 }
 
 // recordRead audits that a client reads configuration, or may not.
@@ -56,9 +54,9 @@ func (st *stream) outdateObjects() {
 	st.news = news
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	for _, t := range st.types {
-		if t.objects {
-			t.current = false
+	for _, t := range st.order.All() {
+		if st.server.knows(t.Kind().TypeURL) {
+			t.Outdated = true
 		}
 	}
 }

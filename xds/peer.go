@@ -34,21 +34,11 @@ type Peer struct {
 	// certificate of its chain expires. Both are empty without TLS.
 	Serial  string
 	Expires time.Time
+	// Fingerprint is the SHA-256 of its certificate's DER in hexadecimal digits; empty without TLS.
+	Fingerprint string
 
-	chain       []*x509.Certificate // the leaf first
-	fingerprint string              // the SHA-256 of the leaf's DER in hexadecimal digits
+	chain []*x509.Certificate // the leaf first
 }
-
-// Leaf is its certificate, which must not be changed; nil without TLS.
-func (p Peer) Leaf() *x509.Certificate {
-	if len(p.chain) == 0 {
-		return nil
-	}
-	return p.chain[0]
-}
-
-// Fingerprint is the SHA-256 of its certificate's DER in hexadecimal digits; empty without TLS.
-func (p Peer) Fingerprint() string { return p.fingerprint }
 
 var (
 	errNoCertificate = errors.New("no client certificate was presented")
@@ -61,12 +51,9 @@ var errUnauthenticated = status.Error(codes.Unauthenticated,
 
 // identify returns the peer of a connection. A connection without TLS has the zero Peer and no error:
 // the operator who opens such a listener allows it. Errors: the certificate is not accepted.
-func (s *Server) identify(ctx context.Context, now time.Time) (Peer, error) {
+func (s *Server) identify(ctx context.Context) (Peer, error) {
 	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return Peer{}, nil
-	}
-	if p.AuthInfo == nil {
+	if !ok || p.AuthInfo == nil {
 		return Peer{}, nil
 	}
 	info, ok := p.AuthInfo.(credentials.TLSInfo)
@@ -78,14 +65,14 @@ func (s *Server) identify(ctx context.Context, now time.Time) (Peer, error) {
 		return Peer{}, errNoCertificate
 	}
 	var err error
-	if who.Identity, err = s.verify(who, now); err != nil {
+	if who.Identity, err = s.verify(who); err != nil {
 		return Peer{}, fmt.Errorf("%s: %w", shown(who.chain[0]), err)
 	}
 	if s.cfg.Workload != nil {
 		who.Workload = s.cfg.Workload(who.chain[0])
 	}
 	sum := sha256.Sum256(who.chain[0].Raw)
-	who.fingerprint = hex.EncodeToString(sum[:])
+	who.Fingerprint = hex.EncodeToString(sum[:])
 	who.Serial, who.Expires = hex.EncodeToString(who.chain[0].SerialNumber.Bytes()), who.chain[0].NotAfter
 	for _, c := range who.chain[1:] {
 		if c.NotAfter.Before(who.Expires) {
@@ -97,18 +84,12 @@ func (s *Server) identify(ctx context.Context, now time.Time) (Peer, error) {
 
 // shown describes a certificate that is not verified: its texts may be anything, of any length.
 func shown(leaf *x509.Certificate) string {
-	serial := leaf.SerialNumber.Bytes()
 	of := "nobody"
 	if id, err := spiffe.Of(leaf); err == nil {
 		of = id.String()
 	}
-	return fmt.Sprintf("the certificate %.40s that names %.300s",
-		hex.EncodeToString(serial[:min(len(serial), 20)]), of)
+	return fmt.Sprintf("the certificate %.20x that names %.300s", leaf.SerialNumber.Bytes(), of)
 }
-
-// Identify returns the peer of a call to another service of the same gRPC server; the zero Peer on a
-// connection without TLS. Errors: the certificate is not accepted.
-func (s *Server) Identify(ctx context.Context) (Peer, error) { return s.identify(ctx, time.Now()) }
 
 // logLine logs a line about the stream, unless its peer caused too many of that message.
 func (st *stream) logLine(level hclog.Level, message string, facts ...any) {
@@ -119,20 +100,20 @@ func (st *stream) logLine(level hclog.Level, message string, facts ...any) {
 // with one, a peer may name any node of its namespace.
 func (st *stream) logKey() string {
 	switch {
-	case st.who.fingerprint != "":
-		return cmp.Or(st.who.Workload, st.who.fingerprint)
+	case st.who.Fingerprint != "":
+		return cmp.Or(st.who.Workload, st.who.Fingerprint)
 	case st.proxy != nil:
 		return st.proxy.ID
 	}
 	return hostOf(st.peer).String()
 }
 
-// verify verifies the certificate of who at now.
-func (s *Server) verify(who Peer, now time.Time) (spiffe.ID, error) {
+// verify verifies the certificate of who.
+func (s *Server) verify(who Peer) (spiffe.ID, error) {
 	if s.cfg.Verify == nil {
 		return spiffe.ID{}, errNoVerifier
 	}
-	id, err := s.cfg.Verify(who.chain, now)
+	id, err := s.cfg.Verify(who.chain, time.Now())
 	if err == nil && id == (spiffe.ID{}) {
 		err = errors.New("the verifier returned no identity")
 	}
@@ -167,7 +148,7 @@ func (s *Server) Recheck() {
 	s.rechecks.Add(1)
 	if s.cfg.Revoked != nil {
 		for _, st := range s.proven() {
-			if err := s.cfg.Revoked(st.who.Identity, st.who.fingerprint); err != nil {
+			if err := s.cfg.Revoked(st.who.Identity, st.who.Fingerprint); err != nil {
 				st.expel(err)
 			}
 		}
@@ -178,7 +159,7 @@ func (s *Server) Recheck() {
 // recheckAll verifies all peers again. For a large fleet it takes seconds.
 func (s *Server) recheckAll() {
 	for _, st := range s.proven() {
-		if _, err := s.verify(st.who, time.Now()); err != nil {
+		if _, err := s.verify(st.who); err != nil {
 			st.expel(err)
 		}
 	}

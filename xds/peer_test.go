@@ -2,7 +2,6 @@ package xds
 
 import (
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
@@ -25,7 +24,7 @@ func TestUnknownSecurity(t *testing.T) {
 		"TLS in other words": {wrapped{credentials.TLSInfo{}}, false},
 	} {
 		ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: tc.info})
-		if who, err := s.identify(ctx, time.Now()); (err == nil) != tc.want || who.chain != nil {
+		if who, err := s.identify(ctx); (err == nil) != tc.want || who.chain != nil {
 			t.Errorf("%s: %+v, error %v", name, who, err)
 		}
 	}

@@ -17,7 +17,7 @@ type Presence struct {
 // is connected to this or another replica, or was when that replica stopped.
 func (s *Server) Present(certificate func(fingerprint string) bool) (p Presence, ok bool) {
 	for _, st := range s.proven() {
-		if certificate(st.who.fingerprint) {
+		if certificate(st.who.Fingerprint) {
 			return Presence{st.proxy.IPs.Items()[0], st.since}, true
 		}
 	}

@@ -68,7 +68,7 @@ func TestExpel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.server.Expel(func(q xds.Peer) bool { return q.Fingerprint() == ca.Fingerprint(web.Leaf) },
+	p.server.Expel(func(q xds.Peer) bool { return q.Fingerprint == ca.Fingerprint(web.Leaf) },
 		&xds.NotJoinedError{Public: "another machine joined", Err: errors.New("another one joined")})
 	for {
 		_, err := cut.Recv()

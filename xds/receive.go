@@ -2,7 +2,6 @@ package xds
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"time"
 
@@ -24,7 +23,7 @@ func (st *stream) take(ctx context.Context, f *frame) (started bool, err error) 
 	if err != nil {
 		return false, status.Error(codes.InvalidArgument, err.Error())
 	}
-	if !st.servable(r.TypeURL) {
+	if st.early && !st.server.knows(r.TypeURL) {
 		return false, st.server.notReady()
 	}
 	if r.TypeURL == healthType {
@@ -35,19 +34,19 @@ func (st *stream) take(ctx context.Context, f *frame) (started bool, err error) 
 			return false, err
 		}
 	}
-	if st.find(r.TypeURL) != nil {
+	if st.order.Find(r.TypeURL) != nil {
 		return false, st.receive(r)
 	}
-	err = st.generate(ctx, func() error {
-		if r.TypeURL == ProxyConfigType {
-			if st.refresh(); st.scope.Trust == nil {
-				return nil // as in Istio: no response where there is nothing to send
-			}
+	if err := st.admit(ctx); err != nil {
+		return false, err
+	}
+	defer st.release()
+	if r.TypeURL == ProxyConfigType {
+		if st.refresh(); st.scope.Trust == nil {
+			return false, nil // as in Istio: no response where there is nothing to send
 		}
-		started = true
-		return st.receive(r)
-	})
-	return started, err
+	}
+	return true, st.receive(r)
 }
 
 // introduce takes in the node of the first request, and registers the workload.
@@ -74,7 +73,7 @@ func (st *stream) introduce(ctx context.Context, node []byte) error {
 	st.logLine(hclog.Info, "proxy connected", "proxy", p.ID, "stream", string(p.purpose), "peer", st.peer,
 		"identity", st.who.Identity, "serial", st.who.Serial, "version", p.Version, "delta", !st.sotw)
 	if st.who.chain != nil && st.checks != s.rechecks.Load() { // the pass may have been before the stream was taken in
-		if _, err := s.verify(st.who, time.Now()); err != nil {
+		if _, err := s.verify(st.who); err != nil {
 			st.expel(err)
 			return errUnauthenticated
 		}
@@ -90,13 +89,14 @@ func (st *stream) receive(r *ads.Request) error {
 	st.refresh()
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	t := st.find(r.TypeURL)
+	t := st.order.Find(r.TypeURL)
 	if t == nil {
-		objects, err := st.mayRead(r.TypeURL)
-		if err != nil {
+		if err := st.mayRead(r.TypeURL); err != nil {
 			return err
 		}
-		t = st.addType(r.TypeURL, objects)
+		t = ads.NewSubscription(kindOf(r.TypeURL), st.sotw, st.server.cache, st.prefix())
+		t.Outdated = true
+		st.order.Add(t, rankOf(r.TypeURL))
 	}
 	st.target(t)
 	extra := r.Cost()
@@ -115,14 +115,6 @@ func (st *stream) receive(r *ads.Request) error {
 	return nil
 }
 
-// addType adds a type that the client asks for. Called with mu held.
-func (st *stream) addType(typeURL string, objects bool) *typeState {
-	t := &typeState{Subscription: ads.NewSubscription(kindOf(typeURL), st.sotw, st.server.cache, st.prefix()),
-		objects: objects}
-	st.types = slices.Insert(st.types, st.order.Add(t.Subscription, rankOf(typeURL)), t)
-	return t
-}
-
 // typeCost is about how much memory a type of a stream takes, in bytes.
 const typeCost = 2 << 10
 
@@ -132,7 +124,7 @@ func (st *stream) charge() error {
 		return nil
 	}
 	cost := 0
-	for _, t := range st.types {
+	for _, t := range st.order.All() {
 		st.target(t)
 		cost += typeCost + len(t.Kind().TypeURL) + t.Cost()
 	}
@@ -149,7 +141,7 @@ func (st *stream) prefix() string {
 }
 
 // note counts and logs what a request said about a response.
-func (st *stream) note(t *typeState, r *ads.Request, out ads.Outcome) {
+func (st *stream) note(t *ads.Subscription, r *ads.Request, out ads.Outcome) {
 	m, name := st.server.metrics, short(r.TypeURL)
 	switch {
 	case out.Rejected:

@@ -3,12 +3,12 @@ package xds
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 // A refusal is a problem until the address is registered or not asked for any more; of one group
@@ -21,7 +21,9 @@ func TestRefusals(t *testing.T) {
 	}
 	web, api := group("web"), group("api")
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	at := func(last int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(last)}) }
+	note := func(group *config.Object, last int, err error) {
+		x.note(registry.RegistrationKey{Group: group.Name, Name: fmt.Sprint(last)}, group, err, now)
+	}
 	want := func(what string, want ...string) {
 		t.Helper()
 		var got []string
@@ -33,29 +35,25 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	const first, second = "WorkloadGroup shop/api: registration refused: in use", "WorkloadGroup shop/web: registration refused: not allowed"
-	x.note(api, at(1), errors.New("in use"), now)
-	x.note(web, at(1), errors.New("not allowed"), now)
-	x.note(web, at(2), nil, now)
+	note(api, 1, errors.New("in use"))
+	note(web, 1, errors.New("not allowed"))
+	note(web, 2, nil)
 	want("two groups", first, second)
-	since := now
 	now = now.Add(refusalAge)
-	x.note(web, at(1), errors.New("not allowed"), now)
+	note(web, 1, errors.New("not allowed"))
 	want("tried again", first, second)
-	if got := x.problems(now)[1].Since; !got.Equal(since) {
-		t.Errorf("it is a problem since %v, want %v", got, since)
-	}
 	now = now.Add(time.Second)
 	want("not tried again", second)
-	x.note(web, at(1), nil, now)
+	note(web, 1, nil)
 	want("registered")
 	for i := range 1000 {
-		x.note(web, at(i%250), fmt.Errorf("refused"), now)
+		note(web, i%250, fmt.Errorf("refused"))
 	}
 	if len(x.all) != maxRefusals {
 		t.Errorf("%d are remembered", len(x.all))
 	}
 	now = now.Add(2 * refusalAge)
-	x.note(api, at(1), nil, now)
+	note(api, 1, nil)
 	if len(x.all) > 0 {
 		t.Errorf("%d are remembered that are over", len(x.all))
 	}

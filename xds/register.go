@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ashore-mesh/ashore/internal/excerpt"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
@@ -50,7 +50,7 @@ func (st *stream) register(ctx context.Context) error {
 	r := registry.Registration{
 		RegistrationKey: registry.RegistrationKey{Namespace: st.proxy.Namespace, Group: ask.group, Name: ask.entry},
 		Identity:        st.who.Identity.String(),
-		Certificate:     st.who.fingerprint,
+		Certificate:     st.who.Fingerprint,
 		Workload:        st.workload(),
 		Addresses:       slices.Clone(st.proxy.IPs.Items()),
 		Labels:          map[string]string{},
@@ -66,7 +66,7 @@ func (st *stream) register(ctx context.Context) error {
 		r.Labels[l.Key] = l.Value
 	}
 	err = st.mayBegin(target, &r)
-	s.refusals.note(target, r.Addresses[0], err, time.Now())
+	s.refusals.note(r.RegistrationKey, target, err, time.Now())
 	if err != nil {
 		st.refuseRegistration(err)
 		return err
@@ -111,7 +111,7 @@ func (st *stream) report(ctx context.Context, r *ads.Request) error {
 	}
 	h := registry.Report{State: registry.ReportedHealthy, Ports: registry.ReadPortStates(r.Subscribe()), At: time.Now()}
 	if r.Rejected != nil {
-		h.State, h.Message = registry.ReportedUnhealthy, bounded(r.Rejected.Message, maxHealthMessage)
+		h.State, h.Message = registry.ReportedUnhealthy, excerpt.Of(r.Rejected.Message, maxHealthMessage)
 	}
 	if h.State == registry.ReportedUnhealthy && h.Ports == "" { // an agent that starts does not know them yet
 		if r := st.server.cfg.Runtime.Registrations().At(*st.registered); r != nil {
@@ -152,12 +152,4 @@ func (st *stream) unregister() {
 		st.logLine(hclog.Error, "the registration could not be ended: it lasts until its lease ends", "proxy",
 			st.proxy.ID, "error", err)
 	}
-}
-
-// bounded is text, cut after that many bytes.
-func bounded(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "")
 }

@@ -274,7 +274,7 @@ func TestPeerStatus(t *testing.T) {
 	got, leaf := all[0], cert.Leaf
 	if got.Who.Identity.String() != "spiffe://cluster.local/ns/shop/sa/web" ||
 		got.Who.Serial != fmt.Sprintf("%x", leaf.SerialNumber.Bytes()) || !got.Who.Expires.Equal(leaf.NotAfter) ||
-		!leaf.Equal(got.Who.Leaf()) {
+		got.Who.Fingerprint != ca.Fingerprint(leaf) {
 		t.Errorf("who: %+v", got.Who)
 	}
 	if !got.Node.Identity || got.Node.ServiceAccount != "web" {

@@ -80,8 +80,8 @@ type Config struct {
 	// certificate names none. Nil: none does.
 	Workload func(leaf *x509.Certificate) string
 	// Revoked returns an error if an identity is revoked, or the certificate with this SHA-256 of its
-	// DER in hexadecimal digits. It is cheap: Recheck calls it for all streams before it verifies any
-	// again, and for registered workloads whose proxies are gone. Nil: Verify does all.
+	// DER in hexadecimal digits. It is cheap: Recheck calls it for all streams, before Run verifies
+	// them again. Nil: Verify does all.
 	Revoked func(id spiffe.ID, fingerprint string) error
 	// Runtime registers workloads and their health. Nil: requests to register are ignored.
 	Runtime registry.Runtime

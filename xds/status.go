@@ -49,20 +49,6 @@ type TypeStatus struct {
 	ads.Status
 }
 
-// Count returns how many connected proxies match. match is called with s locked, also for peers
-// without a certificate.
-func (s *Server) Count(match func(Peer) bool) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found := map[string]struct{}{}
-	for st := range s.streams {
-		if match(st.who) {
-			found[st.proxy.ID] = struct{}{}
-		}
-	}
-	return len(found)
-}
-
 // client is what is connected of one proxy.
 type client struct {
 	streams []*stream // of its Envoy
@@ -119,7 +105,7 @@ func (s *Server) ResourceProblems() []feed.Problem {
 	var sets []resource.Set
 	for _, st := range s.all() {
 		st.mu.Lock()
-		for _, t := range st.types {
+		for _, t := range st.order.All() {
 			sets = append(sets, t.To)
 		}
 		st.mu.Unlock()
@@ -136,9 +122,10 @@ func (st *stream) status() ProxyStatus {
 	}
 	p := ProxyStatus{ID: st.proxy.ID, Node: node, Version: st.proxy.Version, Agent: st.proxy.Agent,
 		Envoy: st.proxy.Envoy, Peer: st.peer, Who: st.who, Bundle: st.bundle, Connected: st.since, Delta: !st.sotw}
-	for _, t := range st.types {
-		p.Types = append(p.Types, TypeStatus{TypeURL: t.Kind().TypeURL, Objects: t.objects, Resources: t.To.Len(),
-			Status: t.Status()})
+	for _, t := range st.order.All() {
+		typeURL := t.Kind().TypeURL
+		p.Types = append(p.Types, TypeStatus{TypeURL: typeURL, Objects: st.server.knows(typeURL),
+			Resources: t.To.Len(), Status: t.Status()})
 	}
 	if st.registered != nil {
 		if r := st.server.cfg.Runtime.Registrations().At(*st.registered); r != nil {
@@ -171,16 +158,16 @@ func (s *Server) Dump(id string) ([]TypeDump, error) {
 	var out []TypeDump
 	for _, st := range streams {
 		st.mu.Lock()
-		for _, t := range st.types {
-			out = append(out, t.dump())
+		for _, t := range st.order.All() {
+			out = append(out, dump(t))
 		}
 		st.mu.Unlock()
 	}
 	return out, nil
 }
 
-// dump returns the resources that the client subscribes to.
-func (t *typeState) dump() TypeDump {
+// dump returns the resources that a client subscribes to.
+func dump(t *ads.Subscription) TypeDump {
 	out := TypeDump{TypeURL: t.Kind().TypeURL}
 	for r := range t.To.All() {
 		if !t.Names().Covers(r.Name) {

@@ -49,35 +49,17 @@ type stream struct {
 	snap       *snapshot
 	news       uint64 // Server.news when it last looked at configuration
 	scope      *push.Scope
-	timer      *time.Timer // for the nearest end of a wait, nil when there is none
-	converging time.Time   // since of the oldest context that is not acknowledged yet
+	timer      <-chan time.Time // for the nearest end of a wait, nil when there is none
+	converging time.Time        // since of the oldest context that is not acknowledged yet
 
 	// mu guards the following fields, which run alone changes: it holds mu while it does, and never
 	// while it sends.
 	mu    sync.Mutex
 	order ads.Order
-	types []*typeState // by the order's rank
 	// registered is the registration of its workload; nil: none.
 	registered *registry.RegistrationKey
 	shown      push.Node // the proxy as it is selected, see node; none before the first refresh
 	bundle     string    // ID of the bundle that the client acknowledged last
-}
-
-// typeState is one type of a stream.
-type typeState struct {
-	*ads.Subscription
-	current bool // To is what the latest context says
-	objects bool // it is of configuration objects, and not of what proxies have
-}
-
-// find returns the state of a type, nil if the client never asked for it.
-func (st *stream) find(typeURL string) *typeState {
-	for _, t := range st.types {
-		if t.Kind().TypeURL == typeURL {
-			return t
-		}
-	}
-	return nil
 }
 
 // serve serves one stream until it ends.
@@ -87,23 +69,26 @@ func (s *Server) serve(g grpc.ServerStream, sotw bool) error {
 		return s.notReady()
 	}
 	checks := s.rechecks.Load()
-	who, err := s.identify(g.Context(), time.Now())
+	from := addressOf(g.Context())
+	who, err := s.identify(g.Context())
 	if err != nil {
 		s.metrics.refused.WithLabelValues("not authenticated").Inc()
-		from := addressOf(g.Context())
 		s.peerLog.Log(hclog.Warn, hostOf(from).String(), "stream refused: its peer is not authenticated", "peer", from,
 			"error", err)
 		return errUnauthenticated
 	}
-	q, err := s.quotaOf(who, addressOf(g.Context()))
+	q, err := s.quotaOf(who, from)
 	if err != nil {
 		s.metrics.refused.WithLabelValues("too many streams").Inc()
 		return err
 	}
 	defer q.leave()
-	st := s.newStream(g, sotw, who, checks)
-	st.quota = q
-	st.early = early
+	st := &stream{
+		server: s, grpc: g, sotw: sotw, who: who, checks: checks, quota: q, early: early,
+		peer: from, since: time.Now(), serial: s.serial.Add(1),
+		cut: make(chan error, 1), wake: make(chan struct{}, 1), requests: make(chan *frame),
+		order: ads.Order{RouteWait: s.cfg.RouteWait, RemovalWait: s.cfg.RemovalWait},
+	}
 	go st.read()
 	done := make(chan error, 1)
 	go func() {
@@ -125,30 +110,13 @@ func (s *Server) notReady() error {
 	return errNotReady
 }
 
-// newStream returns a stream of who, verified when Recheck had been called checks times.
-func (s *Server) newStream(g grpc.ServerStream, sotw bool, who Peer, checks uint64) *stream {
-	st := &stream{
-		server:   s,
-		who:      who,
-		checks:   checks,
-		peer:     addressOf(g.Context()),
-		cut:      make(chan error, 1),
-		grpc:     g,
-		sotw:     sotw,
-		since:    time.Now(),
-		serial:   s.serial.Add(1),
-		wake:     make(chan struct{}, 1),
-		requests: make(chan *frame),
-	}
-	st.order = ads.Order{RouteWait: s.cfg.RouteWait, RemovalWait: s.cfg.RemovalWait}
-	return st
-}
-
 // await waits until run is done, or there is a reason to end the stream. Returning ends it.
 func (st *stream) await(done <-chan error) error {
 	s, who := st.server, st.who
-	expired, stop := alarm(who.Expires)
-	defer stop()
+	var expired <-chan time.Time
+	if !who.Expires.IsZero() {
+		expired = time.After(time.Until(who.Expires))
+	}
 	select {
 	case err := <-done:
 		return err
@@ -184,15 +152,6 @@ func addressOf(ctx context.Context) string {
 	return ""
 }
 
-// alarm returns a channel that receives at a time; never if that is zero.
-func alarm(at time.Time) (rings <-chan time.Time, stop func()) {
-	if at.IsZero() {
-		return nil, func() {}
-	}
-	t := time.NewTimer(time.Until(at))
-	return t.C, func() { t.Stop() }
-}
-
 // read passes requests to run until the stream ends.
 func (st *stream) read() {
 	defer close(st.requests)
@@ -219,10 +178,6 @@ func (st *stream) read() {
 // run owns the stream. It handles one event at a time: a request, a new context, the end of a wait.
 func (st *stream) run(ctx context.Context) error {
 	for {
-		var expired <-chan time.Time
-		if st.timer != nil {
-			expired = st.timer.C
-		}
 		first := false
 		select {
 		case <-ctx.Done():
@@ -241,7 +196,7 @@ func (st *stream) run(ctx context.Context) error {
 				return err
 			}
 		case <-st.wake:
-		case <-expired:
+		case <-st.timer:
 		}
 		if st.proxy == nil {
 			continue // woken before its first request
@@ -254,7 +209,6 @@ func (st *stream) run(ctx context.Context) error {
 
 // end removes the stream and ends its registration.
 func (st *stream) end(err error) {
-	st.arm(0)
 	if st.proxy == nil {
 		if err != nil && !errors.Is(err, errNotReady) {
 			st.logLine(hclog.Info, "stream refused", "peer", st.peer, "error", err)

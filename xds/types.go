@@ -35,15 +35,15 @@ var served = []struct {
 	name string
 	kind ads.Kind
 }{
-	{"cds", ads.Kind{TypeURL: ClusterType, Wildcard: true, Whole: true, Supersede: true}},
+	{"cds", ads.Kind{TypeURL: ClusterType, Whole: true, Supersede: true}},
 	{"eds", ads.Kind{TypeURL: EndpointType, Empty: emptyAssignment}},
 	{"sds", ads.Kind{TypeURL: SecretType, Single: true}},
-	{"lds", ads.Kind{TypeURL: ListenerType, Wildcard: true, Whole: true}},
+	{"lds", ads.Kind{TypeURL: ListenerType, Whole: true}},
 	{"rds", ads.Kind{TypeURL: RouteType}},
 	{"ecds", ads.Kind{TypeURL: ExtensionConfigType}},
-	{"nds", ads.Kind{TypeURL: NameTableType, Wildcard: true, Whole: true}},
-	{"pcds", ads.Kind{TypeURL: ProxyConfigType, Wildcard: true, Whole: true}},
-	{"probe", ads.Kind{TypeURL: ProbeType, Wildcard: true, Whole: true}},
+	{"nds", ads.Kind{TypeURL: NameTableType, Whole: true}},
+	{"pcds", ads.Kind{TypeURL: ProxyConfigType, Whole: true}},
+	{"probe", ads.Kind{TypeURL: ProbeType, Whole: true}},
 }
 
 // rankOf is the index of a type in served, or its length for an unknown type.
@@ -62,7 +62,7 @@ func kindOf(typeURL string) *ads.Kind {
 	if i := rankOf(typeURL); i < len(served) {
 		return &served[i].kind
 	}
-	return &ads.Kind{TypeURL: typeURL, Wildcard: true, Whole: true}
+	return &ads.Kind{TypeURL: typeURL, Whole: true}
 }
 
 // emptyAssignment is the answer for a cluster without endpoints. Without an answer Envoy would keep

@@ -13,13 +13,13 @@ import (
 
 	"github.com/ashore-mesh/ashore/agent"
 	"github.com/ashore-mesh/ashore/agent/host"
-	"github.com/ashore-mesh/ashore/internal/ending"
 	"github.com/ashore-mesh/ashore/internal/liblog"
 )
 
 func main() {
-	libs := liblog.Own()    // before anything of theirs is called
-	ctx := ending.Context() // the first signal drains
+	libs := liblog.Own() // before anything of theirs is called
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the first signal drains, and a second one ends it at once
 	// A hangup is received and not acted on: there is nothing to reload, and a closed terminal does
 	// not cut connections.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)

@@ -136,7 +136,7 @@ EOF
 abc  shop/web  1m   user root (uid 0)  in 59m   unused
 def  shop/web  1h   -                  -        used by shop/web-1 1m ago
 `, ""},
-		{"join-token revoke ashore-join.abc.secret", "token abc is revoked; \"ashorectl join-token list\" shows who used it\n", ""},
+		{"join-token revoke ashore-join.abc.secret", "token abc is revoked. A workload that joined with it stays\n", ""},
 		{"ca show --pem", "-----BEGIN CERTIFICATE-----\n", ""},
 		{"ca show", `self-signed (/var/lib/ashore/ca), trust domain cluster.local
 

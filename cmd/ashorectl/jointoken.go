@@ -135,8 +135,7 @@ func (t *tool) revokeTokenCommand() *cobra.Command {
 			if _, err := ask(t, cmd, admin.CallRevokeToken, id); err != nil {
 				return err
 			}
-			return t.print(cmd, id, fmt.Sprintf("token %s is revoked; \"ashorectl join-token list\" shows who used it\n",
-				id.ID))
+			return t.print(cmd, id, fmt.Sprintf("token %s is revoked. A workload that joined with it stays\n", id.ID))
 		},
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"github.com/ashore-mesh/ashore/internal/ending"
+	"os/signal"
+	"syscall"
 )
 
 // Exit codes. Source: docs/ashorectl.md.
@@ -22,7 +22,9 @@ const (
 var errFound = errors.New("errors were found")
 
 func main() {
-	os.Exit(run(ending.Context(), os.Args[1:], os.Stdout, os.Stderr))
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends it at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // run executes one command line and returns the exit code.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ashore-mesh/ashore/internal/ending"
 	"github.com/ashore-mesh/ashore/internal/liblog"
 )
 
@@ -29,6 +28,11 @@ type usageError struct{ err error }
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
+// loggedError is an error that was logged.
+type loggedError struct{ error }
+
+func (e loggedError) Unwrap() error { return e.error }
+
 func usage(err error) error {
 	if err == nil {
 		return nil
@@ -38,7 +42,8 @@ func usage(err error) error {
 
 func main() {
 	libs := liblog.Own() // before anything of theirs is called
-	ctx := ending.Context()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the first signal ends it in order, and a second one at once
 	// A hangup never ends the mesh, as when a terminal is closed; while it serves, the settings are
 	// read anew.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
@@ -58,7 +63,7 @@ func execute(ctx context.Context, cmd *cobra.Command, args []string, out, errOut
 	case errors.As(err, &wrong):
 		complain(errOut, "%v\nSee \"ashored --help\".", err)
 		return exitUsage
-	case ending.Logged(err):
+	case errors.As(err, &loggedError{}): // a line of text beside a log in JSON would break its readers
 		return exitFailed
 	default:
 		complain(errOut, "%v", err)

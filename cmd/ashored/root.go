@@ -12,7 +12,6 @@ import (
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/internal/build"
 	"github.com/ashore-mesh/ashore/internal/completion"
-	"github.com/ashore-mesh/ashore/internal/ending"
 	"github.com/ashore-mesh/ashore/internal/server"
 	"github.com/ashore-mesh/ashore/internal/settings"
 )
@@ -51,8 +50,9 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
 			log := newLogger(s.Log, cmd.ErrOrStderr())
 			logging(log)
 			err = serve(cmd.Context(), s, func() (settings.Config, error) { return settings.Read(f) }, hup, log)
-			if s.Log.Format == "json" {
-				err = ending.Log(log, err)
+			if err != nil && s.Log.Format == "json" {
+				log.Error("ended by a failure", "error", err)
+				return loggedError{err}
 			}
 			return err
 		},

@@ -43,13 +43,13 @@ func testAbsent(t *testing.T, s config.Store) {
 	first := Object("a", "one.test")
 	first.Revision = config.Absent
 	put(t, s, first)
-	_, err := s.Put(t.Context(), first, "test")
+	_, err := Put(t.Context(), s, first, "test")
 	wantError(t, "create of an existing object", err, config.ErrConflict)
 	_, err = s.Apply(t.Context(), []config.Change{{Key: Key("b"), Object: Object("b", "b.test")},
 		{Key: Key("a"), Object: first, Revision: config.Absent}}, "test")
 	wantError(t, "apply that creates an existing object", err, config.ErrConflict)
 	wantHost(t, s, "b", "")
-	if err := s.Delete(t.Context(), Key("a"), "", "test"); err != nil {
+	if err := Delete(t.Context(), s, Key("a"), "", "test"); err != nil {
 		t.Fatal(err)
 	}
 	put(t, s, first)
@@ -68,7 +68,7 @@ func testHistory(t *testing.T, s config.Store) {
 	if same, err := s.Apply(t.Context(), nil, "nobody"); err != nil || same != revision {
 		t.Errorf("nothing applied: got %s, %v, want the revision %s", same, err, revision)
 	}
-	if err := s.Delete(t.Context(), Key("a"), "", "remover"); err != nil {
+	if err := Delete(t.Context(), s, Key("a"), "", "remover"); err != nil {
 		t.Fatal(err)
 	}
 	all := history(t, s, config.Query{})

@@ -67,9 +67,23 @@ func Object(name, host string) *config.Object {
 	return o
 }
 
+// Put writes one object, and returns it as it is stored.
+func Put(ctx context.Context, s config.Store, o *config.Object, who string) (*config.Object, error) {
+	if _, err := s.Apply(ctx, []config.Change{{Key: o.Key, Object: o, Revision: o.Revision}}, who); err != nil {
+		return nil, err
+	}
+	return s.Get(ctx, o.Key)
+}
+
+// Delete deletes one object.
+func Delete(ctx context.Context, s config.Store, key config.Key, revision, who string) error {
+	_, err := s.Apply(ctx, []config.Change{{Key: key, Revision: revision}}, who)
+	return err
+}
+
 func put(t *testing.T, s config.Store, o *config.Object) *config.Object {
 	t.Helper()
-	written, err := s.Put(t.Context(), o, "test")
+	written, err := Put(t.Context(), s, o, "test")
 	if err != nil {
 		t.Fatalf("put %s: %v", o.Key, err)
 	}
@@ -101,7 +115,7 @@ func wantError(t *testing.T, what string, got, want error) {
 
 func testEmpty(t *testing.T, s config.Store) {
 	wantHost(t, s, "a", "")
-	wantError(t, "delete", s.Delete(t.Context(), Key("a"), "", "test"), config.ErrNotFound)
+	wantError(t, "delete", Delete(t.Context(), s, Key("a"), "", "test"), config.ErrNotFound)
 	if list, err := s.List(t.Context(), "", ""); err != nil || len(list) != 0 {
 		t.Errorf("list: got %v, %v", list, err)
 	}
@@ -129,7 +143,7 @@ func testRoundTrip(t *testing.T, s config.Store) {
 	}
 	put(t, s, Object("a", "two.test"))
 	wantHost(t, s, "a", "two.test")
-	if err := s.Delete(t.Context(), o.Key, "", "test"); err != nil {
+	if err := Delete(t.Context(), s, o.Key, "", "test"); err != nil {
 		t.Fatal(err)
 	}
 	wantHost(t, s, "a", "")
@@ -178,16 +192,16 @@ func testRevisions(t *testing.T, s config.Store) {
 	}
 	stale := Object("a", "stale.test")
 	stale.Revision = first.Revision
-	_, err := s.Put(t.Context(), stale, "test")
+	_, err := Put(t.Context(), s, stale, "test")
 	wantError(t, "put over a newer one", err, config.ErrConflict)
-	wantError(t, "delete of a newer one", s.Delete(t.Context(), Key("a"), first.Revision, "test"), config.ErrConflict)
+	wantError(t, "delete of a newer one", Delete(t.Context(), s, Key("a"), first.Revision, "test"), config.ErrConflict)
 	wantHost(t, s, "a", "two.test")
 	stale.Revision = second.Revision
 	third := put(t, s, stale)
-	if err := s.Delete(t.Context(), Key("a"), third.Revision, "test"); err != nil {
+	if err := Delete(t.Context(), s, Key("a"), third.Revision, "test"); err != nil {
 		t.Errorf("delete at its revision: %v", err)
 	}
-	_, err = s.Put(t.Context(), third, "test")
+	_, err = Put(t.Context(), s, third, "test")
 	wantError(t, "put over a deleted one", err, config.ErrConflict)
 	fourth := put(t, s, Object("a", "four.test"))
 	if number(t, fourth.Revision) <= number(t, third.Revision) {
@@ -267,7 +281,7 @@ func testWriters(t *testing.T, s config.Store) {
 				}
 				next := Object("n", fmt.Sprintf("%d.test", n+1))
 				next.Revision = have.Revision
-				_, err = s.Put(t.Context(), next, "test")
+				_, err = Put(t.Context(), s, next, "test")
 				switch {
 				case err == nil:
 					done++
@@ -359,7 +373,7 @@ func testFeed(t *testing.T, s config.Store) {
 	if m.object("a") != kept {
 		t.Error("an object that did not change has another pointer")
 	}
-	if err := s.Delete(t.Context(), Key("a"), "", "test"); err != nil {
+	if err := Delete(t.Context(), s, Key("a"), "", "test"); err != nil {
 		t.Fatal(err)
 	}
 	m.until("a", "")
@@ -389,7 +403,7 @@ func testSlowFeed(t *testing.T, s config.Store) {
 func testReopen(t *testing.T, s config.Store, reopen func(*testing.T, config.Store) config.Store) {
 	put(t, s, Object("gone", "one.test"))
 	a := put(t, s, Object("a", "one.test"))
-	if err := s.Delete(t.Context(), Key("gone"), "", "test"); err != nil {
+	if err := Delete(t.Context(), s, Key("gone"), "", "test"); err != nil {
 		t.Fatal(err)
 	}
 	s = reopen(t, s)

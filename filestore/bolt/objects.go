@@ -91,56 +91,32 @@ func (s *Store) readable(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Put implements config.Store. A new object without a creation time is created now.
-func (s *Store) Put(ctx context.Context, o *config.Object, who string) (*config.Object, error) {
-	written, _, err := s.apply(ctx, []config.Change{{Key: o.Key, Object: o, Revision: o.Revision}}, who)
-	if err != nil {
-		return nil, err
-	}
-	return written[0], nil
-}
-
-// Delete implements config.Store.
-func (s *Store) Delete(ctx context.Context, key config.Key, revision, who string) error {
-	_, _, err := s.apply(ctx, []config.Change{{Key: key, Revision: revision}}, who)
-	return err
-}
-
-// Apply implements config.Store.
+// Apply implements config.Store. A new object without a creation time is created now.
 func (s *Store) Apply(ctx context.Context, changes []config.Change, who string) (string, error) {
-	_, revision, err := s.apply(ctx, changes, who)
-	if err != nil {
-		return "", err
-	}
-	return storage.Revision(revision), nil
-}
-
-// apply writes all of changes, or none, and returns the written objects, nil for deleted ones.
-func (s *Store) apply(ctx context.Context, changes []config.Change, who string) ([]*config.Object, uint64, error) {
 	for _, c := range changes {
 		if err := storage.CheckChange(c); err != nil {
-			return nil, 0, err
+			return "", err
 		}
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if err := ctx.Err(); err != nil {
-		return nil, 0, err
+		return "", err
 	}
 	stored := func(k config.Key) *config.Object { return s.objects[k] }
 	unreadable := func(k config.Key) bool { return s.unusable[k] != "" }
 	if err := storage.CheckAll(changes, stored, unreadable); err != nil {
-		return nil, 0, err
+		return "", err
 	}
 	if len(changes) == 0 {
-		return nil, s.revision, nil
+		return storage.Revision(s.revision), nil
 	}
 	w := &writer{store: s, revision: s.revision + 1, who: who, now: time.Now().UTC()}
 	if err := s.update(func(tx *bbolt.Tx) error { return w.write(tx, changes) }); err != nil {
-		return nil, 0, err
+		return "", err
 	}
 	s.publish(changes, w.written, w.revision)
-	return w.written, w.revision, nil
+	return storage.Revision(w.revision), nil
 }
 
 // writer writes one revision.

@@ -130,7 +130,7 @@ func wantRefused(t *testing.T, s *Store, text string) {
 	t.Helper()
 	large := configtest.Object("large", "a.test")
 	large.Annotations["x"] = strings.Repeat("x", 1<<20)
-	_, put := s.Put(t.Context(), large, "test")
+	_, put := configtest.Put(t.Context(), s, large, "test")
 	var records []record.Write
 	for i := range 20 {
 		records = append(records, record.Write{Key: token(fmt.Sprint(i)), Value: make([]byte, record.MaxValue)})

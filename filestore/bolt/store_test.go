@@ -79,7 +79,7 @@ func reopen(t *testing.T, s *Store) *Store {
 func put(t *testing.T, s *Store, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		if _, err := s.Put(t.Context(), configtest.Object(name, name+".test"), "test"); err != nil {
+		if _, err := configtest.Put(t.Context(), s, configtest.Object(name, name+".test"), "test"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -136,7 +136,7 @@ func TestUnusable(t *testing.T) {
 		t.Errorf("get: %v", err)
 	}
 	put(t, s, "text")
-	if err := s.Delete(ctx, configtest.Key("spec"), "", "test"); err != nil {
+	if err := configtest.Delete(ctx, s, configtest.Key("spec"), "", "test"); err != nil {
 		t.Error(err)
 	}
 	want(teapot)
@@ -181,7 +181,7 @@ func TestClosed(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("run: %v", err)
 	}
-	_, put := s.Put(t.Context(), configtest.Object("a", "a.test"), "test")
+	_, put := configtest.Put(t.Context(), s, configtest.Object("a", "a.test"), "test")
 	_, get := s.Get(t.Context(), configtest.Key("a"))
 	_, history := s.History(t.Context(), config.Query{})
 	commit := s.Records().Commit(t.Context(), record.Write{Key: token("a"), Value: []byte("1")})
@@ -205,7 +205,7 @@ func TestInvalidObjects(t *testing.T) {
 	} {
 		o := configtest.Object("a", "a.test")
 		change(o)
-		if _, err := s.Put(t.Context(), o, "test"); err == nil {
+		if _, err := configtest.Put(t.Context(), s, o, "test"); err == nil {
 			t.Errorf("%s: got no error", what)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/record"
 )
 
 const (
@@ -84,7 +86,7 @@ type item struct {
 	Value []byte `json:"value"`
 }
 
-func (i item) key() recordKey { return recordKey{Table: i.Table, Name: i.Name} }
+func (i item) key() record.Key { return record.Key{Table: i.Table, Name: i.Name} }
 
 // errFormat means that another release wrote a key.
 var errFormat = errors.New("another release of Ashore wrote it: run the same release on all replicas")

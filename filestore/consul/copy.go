@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/writebehind"
 )
 
@@ -27,7 +28,7 @@ type aboutCopy struct {
 func copySet(o Options, log string) string { return "consul:" + o.place() + "/" + log }
 
 // copyName is the name of a record in a copy.
-func copyName(k recordKey) string { return strconv.Itoa(len(k.Table)) + ":" + k.Table + k.Name }
+func copyName(k record.Key) string { return strconv.Itoa(len(k.Table)) + ":" + k.Table + k.Name }
 
 func newCopy(cfg *Config, log string) *writebehind.Writer {
 	save := func(ctx context.Context, content map[string][]byte) error {

@@ -33,7 +33,7 @@ func TestColdStart(t *testing.T) {
 		Version: record.Any}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Put(t.Context(), configtest.Object("o", "one.test"), "test"); err != nil {
+	if _, err := configtest.Put(t.Context(), a, configtest.Object("o", "one.test"), "test"); err != nil {
 		t.Fatal(err)
 	}
 	end()
@@ -221,7 +221,7 @@ func written(t *testing.T) (s site, kept *shelf, link *between) {
 	kept = newShelf()
 	a, end := s.start(t, kept)
 	for _, name := range []string{"a", "b", "gone"} {
-		if _, err := a.Put(t.Context(), configtest.Object(name, "one.test"), "ann"); err != nil {
+		if _, err := configtest.Put(t.Context(), a, configtest.Object(name, "one.test"), "ann"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -278,7 +278,7 @@ func TestColdObjects(t *testing.T) {
 	}
 	link.losing(nil)
 	eventually(t, "it is in touch again", func() bool { return b.Standing().Error == "" })
-	if _, err := b.Put(t.Context(), configtest.Object("a", "three.test"), "ann"); err != nil {
+	if _, err := configtest.Put(t.Context(), b, configtest.Object("a", "three.test"), "ann"); err != nil {
 		t.Fatal(err)
 	}
 	if got, all := operate(t, b), operate(t, s.open(t)); !cmp.Equal(got, all, protocmp.Transform()) ||
@@ -301,7 +301,7 @@ func TestColdObjectsOfLost(t *testing.T) {
 	if now := b.Standing(); !strings.Contains(now.Error, "the key "+s.prefix+"/config/head is gone") {
 		t.Errorf("it says %+v", now)
 	}
-	if _, err := b.Put(t.Context(), configtest.Object("c", "c.test"), "ann"); err == nil {
+	if _, err := configtest.Put(t.Context(), b, configtest.Object("c", "c.test"), "ann"); err == nil {
 		t.Error("something is written")
 	}
 }

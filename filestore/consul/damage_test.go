@@ -67,7 +67,7 @@ func TestDamagedKeys(t *testing.T) {
 		if i%4 == 0 {
 			o.Annotations = map[string]string{"text": randomText(500 << 10)}
 		}
-		if _, err := a.Put(t.Context(), o, "test"); err != nil {
+		if _, err := configtest.Put(t.Context(), a, o, "test"); err != nil {
 			t.Fatal(err)
 		}
 		if i == 3 {
@@ -139,7 +139,7 @@ func TestRestored(t *testing.T) {
 	s := newSite(testconsul.Start(t, nil))
 	a, b := s.open(t), s.open(t)
 	put(t, a, "x", "1")
-	if _, err := a.Put(t.Context(), configtest.Object("o", "one.test"), "test"); err != nil {
+	if _, err := configtest.Put(t.Context(), a, configtest.Object("o", "one.test"), "test"); err != nil {
 		t.Fatal(err)
 	}
 	snapshot := s.snapshot(t)
@@ -149,7 +149,7 @@ func TestRestored(t *testing.T) {
 	}
 	put(t, a, "x", "2")
 	put(t, a, "y", "2")
-	if _, err := a.Put(t.Context(), configtest.Object("lost", "lost.test"), "test"); err != nil {
+	if _, err := configtest.Put(t.Context(), a, configtest.Object("lost", "lost.test"), "test"); err != nil {
 		t.Fatal(err)
 	}
 	lost, err := a.Records().Get(t.Context(), record.Key{Table: "t", Name: "x"})
@@ -197,11 +197,11 @@ func TestRestoredFeed(t *testing.T) {
 	s := newSite(testconsul.Start(t, nil))
 	a := s.open(t)
 	put(t, a, "x", "1")
-	if _, err := a.Put(t.Context(), configtest.Object("o", "one.test"), "test"); err != nil {
+	if _, err := configtest.Put(t.Context(), a, configtest.Object("o", "one.test"), "test"); err != nil {
 		t.Fatal(err)
 	}
 	snapshot := s.snapshot(t)
-	if _, err := a.Put(t.Context(), configtest.Object("lost", "lost.test"), "test"); err != nil {
+	if _, err := configtest.Put(t.Context(), a, configtest.Object("lost", "lost.test"), "test"); err != nil {
 		t.Fatal(err)
 	}
 	out := runFeed(t, a)

@@ -301,7 +301,7 @@ func (l *replicatedLog) swap(old, next *state) bool {
 	l.saveCopy(old, next)
 	var changed []record.Write
 	for c := range next.records.Diff(old.records) {
-		changed = append(changed, record.Write{Key: record.Key(c.Key)})
+		changed = append(changed, record.Write{Key: c.Key})
 	}
 	l.watchers.Notify(changed)
 	return true

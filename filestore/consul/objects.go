@@ -12,6 +12,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/config/storage"
+	"github.com/ashore-mesh/ashore/internal/record"
 )
 
 // The tables of the log of configuration.
@@ -38,7 +39,7 @@ func parseHistoryName(name string) (k storage.PastKey, err error) {
 const historyOverhead = 256
 
 // decodeObject is the decoder of the log of configuration.
-func (s *Store) decodeObject(k recordKey, version string, content []byte) *value {
+func (s *Store) decodeObject(k record.Key, version string, content []byte) *value {
 	v := &value{version: version, content: content}
 	if k.Table != objectTable {
 		return v
@@ -53,8 +54,8 @@ func (s *Store) decodeObject(k recordKey, version string, content []byte) *value
 	return v
 }
 
-func objectKey(k config.Key) recordKey {
-	return recordKey{Table: objectTable, Name: storage.ObjectKey(k)}
+func objectKey(k config.Key) record.Key {
+	return record.Key{Table: objectTable, Name: storage.ObjectKey(k)}
 }
 
 // objects are the stored objects in the order of their keys.
@@ -108,42 +109,22 @@ func (s *Store) List(ctx context.Context, kind config.Kind, namespace string) ([
 	return out, nil
 }
 
-// Put implements config.Store. A new object without a creation time is created now.
-func (s *Store) Put(ctx context.Context, o *config.Object, who string) (*config.Object, error) {
-	after, err := s.apply(ctx, []config.Change{{Key: o.Key, Object: o, Revision: o.Revision}}, who)
-	if err != nil {
-		return nil, err
-	}
-	return after.stored(o.Key).object, nil
-}
-
-// Delete implements config.Store.
-func (s *Store) Delete(ctx context.Context, key config.Key, revision, who string) error {
-	_, err := s.apply(ctx, []config.Change{{Key: key, Revision: revision}}, who)
-	return err
-}
-
-// Apply implements config.Store. Errors besides: ErrAway, ErrUnknown.
+// Apply implements config.Store. A new object without a creation time is created now. Errors besides:
+// ErrAway, ErrUnknown.
 func (s *Store) Apply(ctx context.Context, changes []config.Change, who string) (string, error) {
-	after, err := s.apply(ctx, changes, who)
-	if err != nil {
-		return "", err
-	}
-	return storage.Revision(after.Revision), nil
-}
-
-// apply does all changes, or none, and returns the state after them.
-func (s *Store) apply(ctx context.Context, changes []config.Change, who string) (*state, error) {
 	for _, c := range changes {
 		if err := storage.CheckChange(c); err != nil {
-			return nil, err
+			return "", err
 		}
 	}
 	after, err := s.config.commit(ctx, func(known *state) ([]item, error) { return s.plan(known, changes, who) })
 	if errors.Is(err, ErrAway) || errors.Is(err, ErrUnknown) {
-		return nil, fmt.Errorf("write to the store %s: %w", s.cfg.Options.Prefix, err)
+		err = fmt.Errorf("write to the store %s: %w", s.cfg.Options.Prefix, err)
 	}
-	return after, err
+	if err != nil {
+		return "", err
+	}
+	return storage.Revision(after.Revision), nil
 }
 
 // plan returns what changes write into a state. Errors: as storage.CheckAll.
@@ -230,7 +211,7 @@ func (s *Store) History(ctx context.Context, q config.Query) (config.Past, error
 		}
 		for _, name := range slices.Backward(names) {
 			k, err := parseHistoryName(name)
-			if err == nil && !yield(k, known.records.At(recordKey{historyTable, name}).content) {
+			if err == nil && !yield(k, known.records.At(record.Key{Table: historyTable, Name: name}).content) {
 				return
 			}
 		}

@@ -70,7 +70,7 @@ func TestAway(t *testing.T) {
 	s := newSite(agent)
 	a := s.open(t)
 	put(t, a, "x", "1")
-	if _, err := a.Put(t.Context(), configtest.Object("o", "one.test"), "test"); err != nil {
+	if _, err := configtest.Put(t.Context(), a, configtest.Object("o", "one.test"), "test"); err != nil {
 		t.Fatal(err)
 	}
 	agent.Kill()
@@ -89,7 +89,7 @@ func TestAway(t *testing.T) {
 	if err := follower.Behind(); err == nil || !strings.Contains(err.Error(), "store.address") {
 		t.Errorf("its records are behind by %v, want an error that names the setting", err)
 	}
-	if _, err := a.Put(t.Context(), configtest.Object("p", "one.test"), "test"); !errors.Is(err, ErrAway) {
+	if _, err := configtest.Put(t.Context(), a, configtest.Object("p", "one.test"), "test"); !errors.Is(err, ErrAway) {
 		t.Errorf("put: got %v, want ErrAway", err)
 	}
 	agent.Start()
@@ -128,7 +128,7 @@ func TestHangingWrite(t *testing.T) {
 	if got := valueOf(t, a, "x"); got != "1" {
 		t.Errorf("read %q, want what another replica wrote meanwhile", got)
 	}
-	if _, err := a.Put(t.Context(), configtest.Object("o", "one.test"), "test"); err != nil {
+	if _, err := configtest.Put(t.Context(), a, configtest.Object("o", "one.test"), "test"); err != nil {
 		t.Errorf("a write of an object: %v", err)
 	}
 	if len(done) > 0 {

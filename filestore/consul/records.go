@@ -30,7 +30,7 @@ func (r *records) logOf(table string) *replicatedLog {
 // Get implements record.Store.
 func (r *records) Get(ctx context.Context, key record.Key) (record.Record, error) {
 	known, err := r.logOf(key.Table).latest(ctx)
-	return known.records.At(recordKey(key)).record(key), err
+	return known.records.At(key).record(key), err
 }
 
 // List implements record.Store.
@@ -59,7 +59,7 @@ func (r *records) Changes(ctx context.Context, table string, since record.Mark) 
 	var out []record.Record
 	for c := range now.records.Diff(old.records) {
 		if c.Key.Table == table {
-			out = append(out, c.New.record(record.Key(c.Key))) // New is nil for a deleted one
+			out = append(out, c.New.record(c.Key)) // New is nil for a deleted one
 		}
 	}
 	return out, now, nil
@@ -99,7 +99,7 @@ func (r *records) Commit(ctx context.Context, writes ...record.Write) error {
 // checkVersions compares records with what the writer has read. Errors: record.ErrConflict.
 func (s *state) checkVersions(writes []record.Write) error {
 	for _, w := range writes {
-		have := s.records.At(recordKey(w.Key)).record(w.Key).Version
+		have := s.records.At(w.Key).record(w.Key).Version
 		if w.Version != record.Any && w.Version != have {
 			return fmt.Errorf("%s %s: %w", w.Table, w.Name, record.ErrConflict)
 		}

@@ -98,7 +98,7 @@ func TestSnapshots(t *testing.T) {
 		if i == 50 {
 			o.Annotations = map[string]string{"text": randomText(600 << 10)}
 		}
-		if _, err := r.Put(t.Context(), o, "test"); err != nil {
+		if _, err := configtest.Put(t.Context(), r, o, "test"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -155,7 +155,7 @@ func TestFeedOfReplicas(t *testing.T) {
 	s := newSite(testconsul.Start(t, nil))
 	a, b := s.open(t), s.open(t)
 	for i := range 10 {
-		if _, err := a.Put(t.Context(), configtest.Object(fmt.Sprint("o", i), "one.test"), "test"); err != nil {
+		if _, err := configtest.Put(t.Context(), a, configtest.Object(fmt.Sprint("o", i), "one.test"), "test"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -166,7 +166,7 @@ func TestFeedOfReplicas(t *testing.T) {
 	if batch := next(t, out); !batch.Full || len(batch.Updates) != 10 {
 		t.Fatalf("first got %+v", batch)
 	}
-	if _, err := a.Put(t.Context(), configtest.Object("o3", "two.test"), "test"); err != nil {
+	if _, err := configtest.Put(t.Context(), a, configtest.Object("o3", "two.test"), "test"); err != nil {
 		t.Fatal(err)
 	}
 	batch := next(t, out)

@@ -15,17 +15,9 @@ type state struct {
 	head
 	// index is Consul's index of the key head; 0: there is no head, or it was not read yet.
 	index   uint64
-	records pmap.Map[recordKey, *value]
+	records pmap.Map[record.Key, *value]
 	// generation is how often the log was read anew. States of one generation follow each other.
 	generation int
-}
-
-// recordKey is a record.Key with an order.
-type recordKey record.Key
-
-// Compare orders by table, then by name.
-func (k recordKey) Compare(o recordKey) int {
-	return cmp.Or(cmp.Compare(k.Table, o.Table), cmp.Compare(k.Name, o.Name))
 }
 
 // value is the value of a record. It is immutable.
@@ -48,7 +40,7 @@ func (v *value) record(key record.Key) record.Record {
 // table returns the records of a table in the order of their names.
 func (s *state) table(table string) iter.Seq2[string, *value] {
 	return func(yield func(string, *value) bool) {
-		for k, v := range s.records.From(recordKey{Table: table}) {
+		for k, v := range s.records.From(record.Key{Table: table}) {
 			if k.Table != table || !yield(k.Name, v) {
 				return
 			}
@@ -66,7 +58,7 @@ func (s *state) items() []item {
 }
 
 // decoder makes values.
-type decoder func(key recordKey, version string, content []byte) *value
+type decoder func(key record.Key, version string, content []byte) *value
 
 // with returns the state with items set or deleted. version is that of items that have none.
 func (s *state) with(items []item, version string, decode decoder) *state {

@@ -55,7 +55,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if s.client, err = newClient(&s.cfg.Options); err != nil {
 		return nil, err
 	}
-	plain := func(_ recordKey, version string, content []byte) *value {
+	plain := func(_ record.Key, version string, content []byte) *value {
 		return &value{version: version, content: content}
 	}
 	s.config = s.newLog("config", s.decodeObject)

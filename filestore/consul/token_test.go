@@ -88,7 +88,7 @@ func TestToken(t *testing.T) {
 		}
 		return a.Standing().Error == "" && strings.Contains(a.Refused().Error, "403")
 	})
-	if _, err := a.Put(t.Context(), largeObject(), "test"); !errors.Is(err, ErrAway) ||
+	if _, err := configtest.Put(t.Context(), a, largeObject(), "test"); !errors.Is(err, ErrAway) ||
 		!strings.Contains(err.Error(), "store.tokenFile") {
 		t.Errorf("a large object with a token that may only read: got %v", err)
 	}

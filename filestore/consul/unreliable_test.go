@@ -101,7 +101,7 @@ func judge(t *testing.T, store *Store, told []outcome) {
 	objects, records := store.config.state.Load(), store.identity.state.Load()
 	counts := map[string]int{}
 	for _, o := range told {
-		there := records.records.At(recordKey{Table: "t", Name: o.name}) != nil
+		there := records.records.At(record.Key{Table: "t", Name: o.name}) != nil
 		if objects.records.At(objectKey(configtest.Key(o.name+"-0"))) != nil {
 			there = true
 			if objects.records.At(objectKey(configtest.Key(o.name+"-399"))) == nil {

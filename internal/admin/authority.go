@@ -28,15 +28,15 @@ type Authority struct {
 // Certificate is one certificate for people. Never a key.
 type Certificate struct {
 	Subject string `json:"subject,omitempty"`
-	// State is what a root is for: "signs" or "trusted".
-	State string `json:"state,omitempty"`
-	// Root is the ID of the root itself, or of the one that the certificate leads to: "sha256:" and
-	// the hexadecimal SHA-256, as join commands say it.
-	Root string `json:"root"`
 	// Serial is in hexadecimal digits; empty for a root.
-	Serial   string    `json:"serial,omitempty"`
+	Serial string `json:"serial,omitempty"`
+	// Root is the ID of the root itself, or of the one that the certificate leads to: "sha256:" and
+	// the hexadecimal SHA-256, as join commands have it.
+	Root string `json:"root"`
+	// State is what a root is for: "signs" or "trusted".
+	State    string    `json:"state,omitempty"`
 	NotAfter time.Time `json:"notAfter"`
-	// Renew is when it is renewed by itself; zero: it is not.
+	// Renew is when ashored renews it; zero: it does not.
 	Renew time.Time `json:"renew,omitzero"`
 }
 

@@ -35,7 +35,7 @@ type TokenStatus struct {
 	// By is who made it.
 	By      string    `json:"by,omitempty"`
 	Expires time.Time `json:"expires"`
-	// State is "unused", "used", "expired" or "revoked".
+	// State is "unused", "used" or "expired".
 	State string `json:"state"`
 	// UsedBy is the workload that joined with it, "shop/web-1", and UsedAt when; empty and zero
 	// before.

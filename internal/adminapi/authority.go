@@ -104,21 +104,17 @@ func (a *API) RevokeToken(ctx context.Context, t admin.TokenID) (admin.None, err
 
 // ShowAuthority returns the state of the certificate authority.
 func (a *API) ShowAuthority(ctx context.Context, _ admin.None) (admin.Authority, error) {
-	s, err := a.Manager.Show(ctx)
-	return a.status(s), err
+	return a.Manager.Show(ctx)
 }
 
-// Rotate begins a rotation of the root, or forces its next step. Errors: admin.ErrInvalid for the
-// reason; admin.ErrConflict if that is not the next step.
+// Rotate begins a rotation of the root, or forces its next step. Errors: admin.ErrInvalid;
+// admin.ErrConflict if that is not the next step.
 func (a *API) Rotate(ctx context.Context, r admin.RotateRequest) (admin.Authority, error) {
 	if err := checkReason(r.Reason); err != nil {
 		return admin.Authority{}, err
 	}
-	s, err := a.Manager.Rotate(ctx, ca.RotateRequest{Actor: admin.Actor(ctx), Reason: r.Reason, Force: ca.Step(r.Force)})
-	if err != nil {
-		return admin.Authority{}, withKind(err)
-	}
-	return a.status(s), nil
+	s, err := a.Manager.Rotate(ctx, ca.RotateRequest{Actor: admin.Actor(ctx), Reason: r.Reason, Force: r.Force})
+	return s, withKind(err)
 }
 
 // CreateReplicaToken creates a token for one more control plane. Errors: admin.ErrInvalid,
@@ -130,29 +126,6 @@ func (a *API) CreateReplicaToken(ctx context.Context, r admin.ReplicaTokenReques
 	}
 	text, expires, err := a.Manager.CreateReplicaToken(ttl, admin.Actor(ctx))
 	return admin.ReplicaToken{Token: text, Expires: expires}, withKind(err)
-}
-
-// status returns the state of the authority for operators.
-func (a *API) status(s ca.Status) admin.Authority {
-	certificate := func(c ca.CertificateStatus) admin.Certificate {
-		return admin.Certificate{Subject: c.Name, Root: c.Root, Serial: c.Serial, State: c.State, NotAfter: c.NotAfter,
-			Renew: c.Renew}
-	}
-	out := admin.Authority{Kind: s.Source, Folder: s.Folder, TrustDomain: s.TrustDomain, Roots: []admin.Certificate{},
-		PEM: string(a.Manager.Bundle().PEM()), Signer: certificate(s.Signer), Server: certificate(s.Server),
-		Bundle: s.BundleID, Problems: s.Problems,
-		Rotation: admin.Rotation{Step: string(s.Rotation.Step), Since: s.Rotation.Since,
-			Next: string(s.Rotation.Following), Count: s.Rotation.Count, Until: s.Rotation.Until}}
-	for _, r := range s.Roots {
-		out.Roots = append(out.Roots, certificate(r))
-	}
-	for _, r := range s.Replicas {
-		out.Replicas = append(out.Replicas, admin.Replica(r))
-	}
-	for _, w := range s.Rotation.Waiting {
-		out.Rotation.Waiting = append(out.Rotation.Waiting, admin.Waiting(w))
-	}
-	return out
 }
 
 // ListWorkloads returns all workloads and revocations.

@@ -50,11 +50,13 @@ func (c *Conn) Close() error {
 // Source returns what identifies the client at an "address:port": the address for IPv4, and for
 // IPv6 the network of 64 bits that one machine may use. It is invalid if remote cannot be parsed.
 func Source(remote string) netip.Prefix {
-	at, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	ip := at.Addr().Unmap().WithZone("")
+	at, _ := netip.ParseAddrPort(remote)
+	return Network(at.Addr())
+}
+
+// Network is Source for an address.
+func Network(ip netip.Addr) netip.Prefix {
+	ip = ip.Unmap().WithZone("")
 	bits := ip.BitLen()
 	if ip.Is6() {
 		bits = 64

@@ -2,12 +2,12 @@ package record
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
+
+	"github.com/ashore-mesh/ashore/internal/pmap"
 )
 
 // Memory is a Store in memory.
@@ -15,60 +15,51 @@ type Memory struct {
 	watchers Watchers
 
 	mu       sync.Mutex
-	records  map[Key]Record // guarded by mu
-	revision uint64         // guarded by mu: of the latest write
-	changed  map[Key]uint64 // guarded by mu: the revision of the latest write of each key, deleted ones too
+	records  pmap.Map[Key, *Record] // guarded by mu
+	revision int                    // guarded by mu: of the latest write
 }
 
 // NewMemory returns an empty store.
-func NewMemory() *Memory { return &Memory{records: map[Key]Record{}, changed: map[Key]uint64{}} }
+func NewMemory() *Memory { return &Memory{} }
+
+func (m *Memory) all() pmap.Map[Key, *Record] {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.records
+}
+
+// copied returns a record that the caller may change; r is nil if there is none.
+func copied(key Key, r *Record) Record {
+	if r == nil {
+		return Record{Key: key}
+	}
+	return Record{Key: key, Value: bytes.Clone(r.Value), Version: r.Version}
+}
 
 // Get implements Store.
 func (m *Memory) Get(_ context.Context, key Key) (Record, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r, ok := m.records[key]
-	if !ok {
-		return Record{Key: key}, nil
-	}
-	r.Value = bytes.Clone(r.Value)
-	return r, nil
+	return copied(key, m.all().At(key)), nil
 }
 
 // List implements Store.
-func (m *Memory) List(_ context.Context, table string) ([]Record, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var out []Record
-	for k, r := range m.records {
-		if k.Table == table {
-			r.Value = bytes.Clone(r.Value)
-			out = append(out, r)
-		}
-	}
-	slices.SortFunc(out, func(a, b Record) int { return cmp.Compare(a.Name, b.Name) })
-	return out, nil
+func (m *Memory) List(ctx context.Context, table string) ([]Record, error) {
+	out, _, err := m.Changes(ctx, table, nil)
+	return out, err
 }
 
 // Behind implements Store: no other process writes it.
 func (m *Memory) Behind() error { return nil }
 
 // Changes implements Store.
-func (m *Memory) Changes(_ context.Context, table string, since Mark) ([]Record, Mark, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	old, _ := since.(uint64)
-	var out []Record
-	for k, at := range m.changed {
-		r, found := m.records[k]
-		if k.Table != table || at <= old || since == nil && !found {
-			continue
+func (m *Memory) Changes(_ context.Context, table string, since Mark) (out []Record, _ Mark, _ error) {
+	now := m.all()
+	old, _ := since.(pmap.Map[Key, *Record])
+	for c := range now.Diff(old) {
+		if c.Key.Table == table {
+			out = append(out, copied(c.Key, c.New))
 		}
-		r.Key, r.Value = k, bytes.Clone(r.Value)
-		out = append(out, r)
 	}
-	slices.SortFunc(out, func(a, b Record) int { return cmp.Compare(a.Name, b.Name) })
-	return out, m.revision, nil
+	return out, now, nil
 }
 
 // Commit implements Store.
@@ -86,20 +77,17 @@ func (m *Memory) Commit(_ context.Context, writes ...Write) error {
 func (m *Memory) commit(writes []Write) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	next := m.records
 	for _, w := range writes {
-		if w.Version != Any && w.Version != m.records[w.Key].Version {
+		if w.Version != Any && w.Version != copied(w.Key, m.records.At(w.Key)).Version {
 			return fmt.Errorf("%s %s: %w", w.Table, w.Name, ErrConflict)
 		}
-	}
-	for _, w := range writes {
-		m.revision++
-		m.changed[w.Key] = m.revision
-		if w.Value == nil {
-			delete(m.records, w.Key)
-			continue
+		if next = next.Without(w.Key); w.Value != nil {
+			m.revision++
+			next = next.With(w.Key, &Record{w.Key, bytes.Clone(w.Value), strconv.Itoa(m.revision)})
 		}
-		m.records[w.Key] = Record{Key: w.Key, Value: bytes.Clone(w.Value), Version: strconv.FormatUint(m.revision, 10)}
 	}
+	m.records = next
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"errors"
 )
@@ -21,6 +22,11 @@ const (
 
 // Key is the name of a record.
 type Key struct{ Table, Name string }
+
+// Compare orders by table, then by name.
+func (k Key) Compare(o Key) int {
+	return cmp.Or(cmp.Compare(k.Table, o.Table), cmp.Compare(k.Name, o.Name))
+}
 
 // Record is a value and its version.
 type Record struct {

@@ -37,7 +37,7 @@ type authorityHealth struct {
 
 // findings are how an authority is. Not to be changed.
 type findings struct {
-	authority ca.Status
+	authority admin.Authority
 	// tokens, workloads and revocations are counted by state, state and kind.
 	tokens, workloads, revocations map[string]int
 	doubled                        []feed.Problem // workloads by whose names several machines go
@@ -109,10 +109,10 @@ func (c *authorityHealth) examine(ctx context.Context, now time.Time) findings {
 
 // unknownPrincipals are the callers that policies deny and that do not exist. Below a root that is
 // plugged in others may issue certificates too.
-func (c *authorityHealth) unknownPrincipals(ctx context.Context, authority ca.Status,
+func (c *authorityHealth) unknownPrincipals(ctx context.Context, authority admin.Authority,
 	joined []admin.Workload) []feed.Problem {
 	latest := c.api.Published.Context()
-	if latest == nil || authority.Source != ca.SelfSigned {
+	if latest == nil || authority.Kind != ca.SelfSigned {
 		return nil
 	}
 	var ids []spiffe.ID
@@ -170,15 +170,15 @@ func (c *authorityHealth) collect(emit emitFunc) {
 		"When the certificate that signs ends, in seconds since 1970.", seconds(f.authority.Signer.NotAfter))
 	emit("ashore_ca_server_expiry_timestamp_seconds",
 		"When the control plane's own certificate ends, in seconds since 1970.", seconds(f.authority.Server.NotAfter))
-	current := cmp.Or(string(f.authority.Rotation.Step), "none")
-	for _, step := range []string{"none", string(ca.StepDistribute), string(ca.StepActivate)} {
+	current := cmp.Or(f.authority.Rotation.Step, "none")
+	for _, step := range []string{"none", ca.StepDistribute, ca.StepActivate} {
 		emit("ashore_ca_rotation_step", "1 for the last completed step of a rotation of the root, or none.",
 			truth(step == current), "step", step)
 	}
 	emit("ashore_ca_rotation_waiting", "What the next step of a rotation waits for.",
 		float64(f.authority.Rotation.Count))
 	emit("ashore_ca_problems", "Problems of the certificate authority.", float64(len(f.authority.Problems)))
-	for _, state := range []string{"unused", "used", "expired", "revoked"} {
+	for _, state := range []string{"unused", "used", "expired"} {
 		emit("ashore_join_tokens", "Join tokens, by state.", float64(f.tokens[state]), "state", state)
 	}
 	for _, state := range []string{"valid", "ended", "revoked"} {

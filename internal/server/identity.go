@@ -158,7 +158,7 @@ func (s *Server) present(w ca.Workload) string {
 // replaced ends the streams of a workload whose name another machine took.
 func (s *Server) replaced(r ca.Replacement) {
 	has := hasLeaf(r.Former)
-	s.proxies.Expel(func(p xds.Peer) bool { return has(p.Fingerprint()) },
+	s.proxies.Expel(func(p xds.Peer) bool { return has(p.Fingerprint) },
 		&xds.NotJoinedError{Public: r.Text, Err: errors.New(r.Text)})
 }
 

@@ -3,7 +3,7 @@ package server
 import (
 	"context"
 
-	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/registry/shared"
@@ -38,11 +38,11 @@ func (s *Server) newRuntime(ctx context.Context, cfg settings.Config, reach reac
 }
 
 // otherReplicas returns the other replicas that are alive; none without a shared store.
-func otherReplicas(cfg settings.Config, rt *shared.Runtime) func() []ca.Replica {
-	return func() (out []ca.Replica) {
+func otherReplicas(cfg settings.Config, rt *shared.Runtime) func() []admin.Replica {
+	return func() (out []admin.Replica) {
 		if cfg.Store.Shared() {
 			for _, o := range rt.Others() {
-				out = append(out, ca.Replica(o))
+				out = append(out, admin.Replica(o))
 			}
 		}
 		return out

@@ -21,33 +21,22 @@ func Write(path string, data []byte) error {
 	})
 }
 
-// WriteFrom is Write with the content that fill writes.
+// WriteFrom is Write with the content that fill writes. After an error it leaves no file.
 func WriteFrom(path string, fill func(io.Writer) error) error {
-	temp, err := Prepare(path, 0o600, fill)
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(temp, path); err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(temp))
-	}
-	return nil
-}
-
-// Prepare writes and syncs a temporary file for path, and returns its name. The caller renames it.
-// If it returns an error, which names the path, it leaves no file.
-func Prepare(path string, mode fs.FileMode, fill func(io.Writer) error) (temp string, err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+mark) // has mode 0600
 	if err != nil {
-		return "", fmt.Errorf("write %s: %w", path, err)
+		return fmt.Errorf("write %s: %w", path, err)
 	}
-	err = fill(f)
-	if err == nil {
-		err = errors.Join(f.Chmod(mode), f.Sync())
+	if err = fill(f); err == nil {
+		err = f.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return "", errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(f.Name()))
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
 	}
-	return f.Name(), nil
+	if err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(f.Name()))
+	}
+	return nil
 }
 
 // Clean removes the temporary files of a killed process from a folder. No other process may write

@@ -1,10 +1,11 @@
 package ads
 
 import (
-	"maps"
-	"slices"
-
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // Ask is one discovery request as a client makes it.
@@ -24,40 +25,30 @@ type Ask struct {
 }
 
 // Encode returns the DeltaDiscoveryRequest. Equal ones give equal bytes.
-func (a *Ask) Encode() []byte { return a.encode(&deltaFields) }
+func (a *Ask) Encode() []byte {
+	return a.withNode(deltaFields.node, resource.Encode(&discoveryv3.DeltaDiscoveryRequest{
+		TypeUrl: a.TypeURL, ResourceNamesSubscribe: a.Subscribe, ResourceNamesUnsubscribe: a.Unsubscribe,
+		InitialResourceVersions: a.Claims, ResponseNonce: a.Nonce, ErrorDetail: a.Rejected.status()}))
+}
 
 // EncodeState returns the DiscoveryRequest of state of the world. Equal ones give equal bytes.
-func (a *Ask) EncodeState() []byte { return a.encode(&stateFields) }
+func (a *Ask) EncodeState() []byte {
+	return a.withNode(stateFields.node, resource.Encode(&discoveryv3.DiscoveryRequest{
+		TypeUrl: a.TypeURL, ResourceNames: a.Subscribe, VersionInfo: a.Version, ResponseNonce: a.Nonce,
+		ErrorDetail: a.Rejected.status()}))
+}
 
-func (a *Ask) encode(f *fields) []byte {
-	var b []byte
-	field := func(num protowire.Number, value []byte) {
-		if num != 0 && value != nil {
-			b = protowire.AppendBytes(protowire.AppendTag(b, num, protowire.BytesType), value)
-		}
+// withNode adds the node to an encoded request.
+func (a *Ask) withNode(field protowire.Number, request []byte) []byte {
+	if a.Node == nil {
+		return request
 	}
-	texts := func(num protowire.Number, values ...string) {
-		for _, v := range values {
-			field(num, []byte(v))
-		}
+	return protowire.AppendBytes(protowire.AppendTag(request, field, protowire.BytesType), a.Node)
+}
+
+func (r *Rejection) status() *rpcstatus.Status {
+	if r == nil {
+		return nil
 	}
-	field(f.node, a.Node)
-	texts(f.typeURL, a.TypeURL)
-	texts(f.subscribe, a.Subscribe...)
-	texts(f.unsubscribe, a.Unsubscribe...)
-	for _, name := range slices.Sorted(maps.Keys(a.Claims)) {
-		pair := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), name)
-		pair = protowire.AppendString(protowire.AppendTag(pair, 2, protowire.BytesType), a.Claims[name])
-		field(f.claims, pair)
-	}
-	if a.Version != "" {
-		texts(f.version, a.Version)
-	}
-	if a.Nonce != "" {
-		texts(f.nonce, a.Nonce)
-	}
-	if a.Rejected != nil {
-		field(f.rejected, a.Rejected.encode())
-	}
-	return b
+	return &rpcstatus.Status{Code: r.Code, Message: r.Message}
 }

@@ -1,8 +1,6 @@
 package ads_test
 
 import (
-	"slices"
-	"strings"
 	"testing"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -16,7 +14,7 @@ import (
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
-// What is laid out by hand is what the protobuf library reads.
+// A request is what the protobuf library reads.
 func TestAskEncode(t *testing.T) {
 	t.Parallel()
 	node, err := proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{})
@@ -68,10 +66,8 @@ func TestReadReply(t *testing.T) {
 		t.Errorf("encoded and read again: %+v, %v; want %+v", again, err, got)
 	}
 	for name, m := range map[string]*discoveryv3.DeltaDiscoveryResponse{
-		"no type":    {Nonce: "n"},
-		"no nonce":   {TypeUrl: clusterType},
-		"many names": {TypeUrl: clusterType, Nonce: "n", RemovedResources: make([]string, 200_001)},
-		"long name":  {TypeUrl: clusterType, Nonce: "n", RemovedResources: []string{strings.Repeat("x", 8<<10+1)}},
+		"no type":  {Nonce: "n"},
+		"no nonce": {TypeUrl: clusterType},
 	} {
 		raw, err := proto.Marshal(m)
 		if err != nil {
@@ -81,35 +77,4 @@ func TestReadReply(t *testing.T) {
 			t.Errorf("%s: it is accepted", name)
 		}
 	}
-}
-
-// No bytes make a reader of responses panic, or accept what it cannot have understood.
-func FuzzReadReply(f *testing.F) {
-	raw, err := proto.Marshal(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType, Nonce: "n1",
-		RemovedResources: []string{"x"},
-		Resources: []*discoveryv3.Resource{{Name: "a", Version: "1",
-			Resource: &anypb.Any{TypeUrl: clusterType, Value: []byte("body")}}}})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(raw)
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		r, err := ads.ReadReply(raw, false)
-		if err != nil {
-			return
-		}
-		var m discoveryv3.DeltaDiscoveryResponse
-		if err := proto.Unmarshal(raw, &m); err != nil {
-			return // the library is stricter about fields that nobody reads here
-		}
-		if m.TypeUrl != r.TypeURL || m.Nonce != r.Nonce || len(m.Resources) != len(r.Items) ||
-			!slices.Equal(m.RemovedResources, r.Removed) {
-			t.Errorf("read %+v, the library %v", r, &m)
-		}
-		for i, it := range r.Items {
-			if m.Resources[i].Name != it.Name || m.Resources[i].Version != it.Version {
-				t.Errorf("resource %d is %+v, the library has %v", i, it, m.Resources[i])
-			}
-		}
-	})
 }

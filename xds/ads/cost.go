@@ -24,7 +24,8 @@ func (s *Subscription) Cost() int {
 		cost += len(s.rejection.Message)
 	}
 	for _, p := range s.pending {
-		cost += (p.resources() + p.removals()) * sentCost
+		resources, removals := p.size()
+		cost += (resources + removals) * sentCost
 	}
 	return cost
 }

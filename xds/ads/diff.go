@@ -30,6 +30,12 @@ type diff struct {
 // empty reports whether there is no difference.
 func (d *diff) empty() bool { return d == nil || len(d.changed) == 0 && len(d.removed) == 0 }
 
+func (d *diff) sort() {
+	slices.SortFunc(d.changed, func(a, b *resource.Resource) int { return strings.Compare(a.Name, b.Name) })
+	slices.Sort(d.removed)
+	slices.Sort(d.gone)
+}
+
 // find returns what the diff has of a name: a resource, or its removal.
 func (d *diff) find(name string) (r *resource.Resource, removed bool) {
 	if d == nil {
@@ -68,9 +74,7 @@ func compare(k diffKey) *diff {
 	}
 	if listed := k.names.List(); len(listed) > 0 { // names that do not exist are answered
 		d.addNames(k, slices.DeleteFunc(slices.Clone(listed), func(n string) bool { return k.to.Get(n) != nil }))
-		slices.SortFunc(d.changed, func(a, b *resource.Resource) int { return strings.Compare(a.Name, b.Name) })
-		slices.Sort(d.removed)
-		slices.Sort(d.gone)
+		d.sort()
 	}
 	return d
 }

@@ -3,10 +3,11 @@ package ads
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/ashore-mesh/ashore/internal/excerpt"
 )
 
 // ErrMalformed means that bytes are not a discovery request or response.
@@ -60,7 +61,7 @@ func checkText(what string, value []byte) error {
 
 // Rejection is a client's reason for rejecting a response, a google.rpc.Status.
 type Rejection struct {
-	// Code is a google.rpc.Code. It is not read, only written.
+	// Code is a google.rpc.Code. It is only written.
 	Code    int32
 	Message string
 }
@@ -72,23 +73,10 @@ const maxMessage = 4 << 10
 func readRejection(value []byte) (*Rejection, error) {
 	r := &Rejection{}
 	err := eachField(value, func(num protowire.Number, b []byte) error {
-		if num == statusMessage {
-			r.Message = clip(string(b), maxMessage)
+		if num == 2 { // message
+			r.Message = excerpt.Of(string(b), maxMessage)
 		}
 		return nil
 	})
 	return r, err
 }
-
-// clip returns a copy of the beginning of a text, which is valid UTF-8.
-func clip(text string, most int) string {
-	return strings.ToValidUTF8(strings.Clone(text[:min(len(text), most)]), "\uFFFD")
-}
-
-// encode returns the google.rpc.Status.
-func (r *Rejection) encode() []byte {
-	b := protowire.AppendVarint(protowire.AppendTag(nil, statusCode, protowire.VarintType), uint64(int64(r.Code)))
-	return protowire.AppendString(protowire.AppendTag(b, statusMessage, protowire.BytesType), r.Message)
-}
-
-const statusCode, statusMessage = 1, 2

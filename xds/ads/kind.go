@@ -6,10 +6,9 @@ import "github.com/ashore-mesh/ashore/xds/resource"
 type Kind struct {
 	// TypeURL is that of the resources, "type.googleapis.com/envoy.config.cluster.v3.Cluster".
 	TypeURL string
-	// Wildcard means that a first request without names asks for everything.
-	Wildcard bool
-	// Whole means that in state of the world a response has every resource, and what is missing is
-	// removed (CDS and LDS). For other types a response has what changed.
+	// Whole means that a first request without names asks for everything, and that in state of the
+	// world a response has every resource: what is missing is removed (CDS and LDS). For other types a
+	// response has what changed.
 	Whole bool
 	// Supersede means that a response may follow another one that is not acknowledged. Envoy
 	// withholds the acknowledgement of clusters while one of them warms.

@@ -324,7 +324,7 @@ func TestModel(t *testing.T) {
 }
 
 func runModel(t *testing.T, kind *ads.Kind, states bool, seed uint64) {
-	m := &model{peer: newPeer(t, kind, states), rng: rand.New(rand.NewPCG(seed, 1)), all: kind.Wildcard,
+	m := &model{peer: newPeer(t, kind, states), rng: rand.New(rand.NewPCG(seed, 1)), all: kind.Whole,
 		has: map[string]string{}, versions: map[string]string{}, want: map[string]string{}, names: map[string]bool{}}
 	m.note("seed %d", seed)
 	if !m.all {

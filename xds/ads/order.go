@@ -43,15 +43,17 @@ func (o *Order) Find(typeURL string) *Subscription {
 	return nil
 }
 
-// Add adds a subscription. Those of lower rank are sent first. at is its index among all.
-func (o *Order) Add(s *Subscription, rank int) (at int) {
+// All are the subscriptions by rank, not to be changed.
+func (o *Order) All() []*Subscription { return o.subs }
+
+// Add adds a subscription. Those of lower rank are sent first.
+func (o *Order) Add(s *Subscription, rank int) {
 	s.rank = rank
 	if s.kind.TypeURL == resource.EndpointType {
 		s.suspects, o.warming = o.warming, nil
 	}
-	at, _ = slices.BinarySearchFunc(o.subs, rank+1, func(s *Subscription, rank int) int { return s.rank - rank })
+	at, _ := slices.BinarySearchFunc(o.subs, rank+1, func(s *Subscription, rank int) int { return s.rank - rank })
 	o.subs = slices.Insert(o.subs, at, s)
-	return at
 }
 
 // Settled reports whether the client acknowledged everything.
@@ -83,8 +85,10 @@ func (o *Order) sent(s *Subscription, r *Response) {
 	}
 	eds := o.Find(resource.EndpointType)
 	var changed []string
-	for c := range r.Changed() {
-		changed = append(changed, c.Name)
+	for name, c := range r.change.all() {
+		if c != nil {
+			changed = append(changed, name)
+		}
 	}
 	switch {
 	case eds != nil:
@@ -99,47 +103,57 @@ func (o *Order) sent(s *Subscription, r *Response) {
 	}
 }
 
-// hold returns what has to wait of a type; nil: nothing.
+// hold returns how long changes of a type wait.
 func (o *Order) hold(s *Subscription, now time.Time) Hold {
-	switch s.kind.TypeURL {
-	case resource.ClusterType:
-		return func(name string, next *resource.Resource, since time.Time) time.Duration {
-			if next != nil {
-				return 0
-			}
-			return o.holdRemoval(resource.Ref{TypeURL: resource.ClusterType, Name: name}, since, now)
+	return func(name string, next *resource.Resource, since time.Time) time.Duration {
+		if next == nil {
+			return o.holdRemoval(s, name, since, now)
 		}
-	case resource.EndpointType:
-		return func(name string, next *resource.Resource, _ time.Time) time.Duration {
-			if cds := o.Find(resource.ClusterType); next != nil || cds == nil || cds.To.Get(name) != nil {
-				return 0
-			}
+		return o.holdChange(s, name, next, since, now)
+	}
+}
+
+// holdRemoval is how long the removal of a resource waits.
+func (o *Order) holdRemoval(s *Subscription, name string, since, now time.Time) time.Duration {
+	ref := resource.Ref{TypeURL: s.kind.TypeURL, Name: name}
+	switch s.kind.TypeURL {
+	case resource.ClusterType, resource.RouteType:
+		if o.inUse(ref) {
 			return Forever
 		}
-	case resource.ListenerType:
-		return func(_ string, next *resource.Resource, since time.Time) time.Duration {
-			return o.holdUser(next, since, now)
-		}
-	case resource.RouteType:
-		return func(name string, next *resource.Resource, since time.Time) time.Duration {
-			if next != nil {
-				return o.holdUser(next, since, now)
-			}
-			return o.holdRemoval(resource.Ref{TypeURL: resource.RouteType, Name: name}, since, now)
+		return left(since, now, o.RemovalWait)
+	case resource.EndpointType:
+		if cds := o.Find(resource.ClusterType); cds != nil && cds.To.Get(name) == nil {
+			return Forever
 		}
 	case resource.ExtensionConfigType:
-		return func(name string, next *resource.Resource, since time.Time) time.Duration {
-			if had, _ := s.current(name); permitsMore(had, next) && refusesMore(s) {
-				return Forever
-			}
-			wait := o.holdUser(next, since, now)
-			for name := range refs(next, resource.ExtensionConfigType) {
-				wait = max(wait, o.holdUser(s.To.Get(name), since, now))
-			}
-			return wait
+		if had, _ := s.current(name); permitsMore(had, nil) && refusesMore(s) {
+			return Forever
 		}
 	}
-	return nil
+	return 0
+}
+
+// holdChange is how long the next version of a resource waits: for new clusters, and of an extension
+// also for others that it leaves requests to, or that refuse more.
+func (o *Order) holdChange(s *Subscription, name string, next *resource.Resource, since, now time.Time) time.Duration {
+	waits := false
+	switch s.kind.TypeURL {
+	case resource.ListenerType, resource.RouteType:
+		waits = o.namesNewCluster(next)
+	case resource.ExtensionConfigType:
+		if had, _ := s.current(name); permitsMore(had, next) && refusesMore(s) {
+			return Forever
+		}
+		waits = o.namesNewCluster(next)
+		for other := range refs(next, resource.ExtensionConfigType) {
+			waits = waits || o.namesNewCluster(s.To.Get(other))
+		}
+	}
+	if !waits {
+		return 0
+	}
+	return left(since, now, o.RouteWait)
 }
 
 // permitsMore reports whether next lacks one of the guards of had. Both may be nil.
@@ -149,35 +163,21 @@ func permitsMore(had, next *resource.Resource) bool {
 	})
 }
 
-// refusesMore reports whether the client still has to acknowledge an extension that refuses more
-// than before. One that it rejected counts: what it would have refused stays refused otherwise.
+// refusesMore reports whether the client still has to get an extension that refuses more than
+// before: none is sent while another one is pending. One that it rejected counts, because what it
+// would have refused stays refused otherwise.
 func refusesMore(s *Subscription) bool {
 	for next := range s.To.All() {
 		if !s.names.Covers(next.Name) || len(next.Guards) == 0 {
 			continue
 		}
 		had, _ := s.current(next.Name)
-		if (had != next || s.inFlight(next.Name)) && !permitsMore(had, next) && (had == nil || had.Version() != next.Version()) {
+		changed := had == nil || had != next && had.Version() != next.Version()
+		if changed && !permitsMore(had, next) {
 			return true
 		}
 	}
 	return false
-}
-
-// holdUser is how long a resource, which may be nil, waits for new clusters that it names.
-func (o *Order) holdUser(r *resource.Resource, since, now time.Time) time.Duration {
-	if !o.namesNewCluster(r) {
-		return 0
-	}
-	return left(since, now, o.RouteWait)
-}
-
-// holdRemoval is how long a removal waits.
-func (o *Order) holdRemoval(ref resource.Ref, since, now time.Time) time.Duration {
-	if o.inUse(ref) {
-		return Forever
-	}
-	return left(since, now, o.RemovalWait)
 }
 
 // left is how long a wait still lasts that began at since; zero: it begins now.

@@ -13,50 +13,17 @@ type pending struct {
 	change
 	number uint64
 	alone  bool // it has one resource that was taken out of a rejected response, or one secret
-
-	// What the client had before: from as far as known covers it, but for the names in states.
-	from   resource.Set
-	known  *Names
-	states map[string]nameState
 	to     resource.Set
-}
-
-// holds reports whether name is in the response.
-func (p *pending) holds(name string) bool {
-	if r, removed := p.shared.find(name); r != nil || removed {
-		return true
-	}
-	return slices.ContainsFunc(p.changed, func(r *resource.Resource) bool { return r.Name == name }) ||
-		slices.Contains(p.removed, name)
-}
-
-// had is what the client had of name before the response, nil for nothing; known means that this
-// is certain.
-func (p *pending) had(name string, s *Subscription) (had *resource.Resource, known bool) {
-	if st, ok := p.states[name]; ok {
-		return st.had, st.hadKnown
-	}
-	if p.known.Covers(name) {
-		return p.from.Get(name), true
-	}
-	return nil, !s.resumed
-}
-
-// keep remembers the state of a name before the response.
-func (p *pending) keep(name string, st nameState) {
-	if p.states == nil {
-		p.states = map[string]nameState{}
-	}
-	p.states[name] = st
+	before possession // of states, those of the names in the response
 }
 
 // send makes the response of a plan.
 func (s *Subscription) send(p *plan, now time.Time) *Response {
-	f := &pending{change: p.change, from: s.have, known: s.known, to: s.To}
+	f := &pending{change: p.change, to: s.To, before: possession{have: s.have, known: s.known}}
 	if len(s.states) > 0 {
-		for name := range p.names() {
+		for name := range p.all() {
 			if st := s.states[name]; st != nil {
-				f.keep(name, *st)
+				f.before.keep(name, *st)
 			}
 		}
 	}
@@ -67,12 +34,10 @@ func (s *Subscription) send(p *plan, now time.Time) *Response {
 
 // sendAlone makes the response for one name of the queue.
 func (s *Subscription) sendAlone(p *plan, name string) *Response {
-	f := &pending{change: p.change, alone: true, from: s.have, known: s.known, to: s.To}
-	f.keep(name, *s.states[name])
-	*s.states[name] = nameState{is: deferred, hadKnown: true}
-	if len(p.changed) > 0 {
-		s.states[name].had = p.changed[0]
-	}
+	f := &pending{change: p.change, alone: true, to: s.To, before: possession{have: s.have, known: s.known}}
+	f.before.keep(name, *s.states[name])
+	sent, _ := p.own().find(name)
+	s.keep(name, nameState{is: deferred, had: sent, hadKnown: true})
 	return s.respond(f)
 }
 
@@ -90,36 +55,31 @@ func (s *Subscription) respond(f *pending) *Response {
 // set, so there the rest counts as accepted.
 func (s *Subscription) reject(f *pending, message string, now time.Time) {
 	var changed []*resource.Resource
-	for r := range f.sent() {
-		if s.decides(f, r.Name) {
+	resources, _ := f.size()
+	whole := s.sotw && s.kind.Whole
+	for name, r := range f.all() {
+		switch {
+		case r == nil && (whole || resources == 0): // removals alone cannot be wrong
+		case !s.decides(f, name):
+		case r == nil:
+			s.restore(f, name, unknown)
+		default:
 			changed = append(changed, r)
 		}
 	}
-	whole := s.sotw && s.kind.Whole
-	single := f.resources() == 1 && !s.unexplained
+	single := resources == 1 && !s.unexplained
 	named := slices.ContainsFunc(changed, func(r *resource.Resource) bool { return mentions(message, r.Name) })
 	s.unexplained = s.unexplained || whole && (!single || len(s.pending) > 0)
 	for _, r := range changed {
 		mentioned := mentions(message, r.Name)
 		switch {
 		case single || whole && mentioned:
-			st := s.restore(f, r.Name, rejected)
-			st.version, st.message, st.at = r.Version(), message, now
+			s.restore(f, r.Name, rejected).rejection = &Rejected{r.Name, r.Version(), message, now}
 		case whole: // it was applied
 		default:
 			st := s.restore(f, r.Name, unknown)
 			if st.alone = mentioned || !named; st.alone {
 				s.queue = append(s.queue, r.Name)
-			}
-		}
-	}
-	if whole || f.resources() == 0 {
-		return // removals cannot be wrong
-	}
-	for _, list := range [][]string{f.sharedRemoved(), f.removed} {
-		for _, name := range list {
-			if s.decides(f, name) {
-				s.restore(f, name, unknown)
 			}
 		}
 	}
@@ -133,8 +93,8 @@ func (s *Subscription) decides(f *pending, name string) bool {
 	}
 	for _, later := range s.pending {
 		if later.number > f.number && later.holds(name) {
-			had, _ := f.had(name, s) // or what it applied of f
-			later.keep(name, nameState{had: had})
+			had, _ := f.before.of(name, s.resumed) // or what it applied of f
+			later.before.keep(name, nameState{had: had})
 			return false
 		}
 	}
@@ -144,11 +104,9 @@ func (s *Subscription) decides(f *pending, name string) bool {
 // restore gives a name of a rejected response a state, with what the client had before. If it is
 // not the culprit for certain, the client may have applied it.
 func (s *Subscription) restore(f *pending, name string, is resourceState) *nameState {
-	st := s.set(name, is)
-	*st = nameState{is: is}
-	st.had, st.hadKnown = f.had(name, s)
-	st.hadKnown = st.hadKnown && is == rejected
-	return st
+	had, known := f.before.of(name, s.resumed)
+	s.keep(name, nameState{is: is, had: had, hadKnown: known && is == rejected})
+	return s.states[name]
 }
 
 // mentions reports whether a client's message names a resource, as a word of its own.

@@ -3,7 +3,6 @@ package ads
 import (
 	"iter"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -17,41 +16,23 @@ type Hold func(name string, next *resource.Resource, since time.Time) time.Durat
 const Forever time.Duration = math.MaxInt64
 
 // change is what a response says: a shared difference, used whole, and what is this client's own.
-type change struct {
-	shared  *diff // may be nil
-	changed []*resource.Resource
-	removed []string
-}
+// Either may be nil.
+type change [2]*diff
 
-// sent yields the resources.
-func (c *change) sent() iter.Seq[*resource.Resource] {
-	return func(yield func(*resource.Resource) bool) {
-		if c.shared != nil {
-			for _, r := range c.shared.changed {
-				if !yield(r) {
+// all yields every name with its resource, which is nil for a removal.
+func (c *change) all() iter.Seq2[string, *resource.Resource] {
+	return func(yield func(string, *resource.Resource) bool) {
+		for _, d := range c {
+			if d == nil {
+				continue
+			}
+			for _, r := range d.changed {
+				if !yield(r.Name, r) {
 					return
 				}
 			}
-		}
-		for _, r := range c.changed {
-			if !yield(r) {
-				return
-			}
-		}
-	}
-}
-
-// names yields every name.
-func (c *change) names() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for r := range c.sent() {
-			if !yield(r.Name) {
-				return
-			}
-		}
-		for _, list := range [][]string{c.sharedRemoved(), c.removed} {
-			for _, name := range list {
-				if !yield(name) {
+			for _, name := range d.removed {
+				if !yield(name, nil) {
 					return
 				}
 			}
@@ -59,22 +40,63 @@ func (c *change) names() iter.Seq[string] {
 	}
 }
 
-func (c *change) sharedRemoved() []string {
-	if c.shared == nil {
-		return nil
+// size counts the resources and removals.
+func (c *change) size() (resources, removals int) {
+	for _, d := range c {
+		if d != nil {
+			resources, removals = resources+len(d.changed), removals+len(d.removed)
+		}
 	}
-	return c.shared.removed
+	return resources, removals
 }
 
-// resources and removals count what the change has.
-func (c *change) resources() int {
-	if c.shared == nil {
-		return len(c.changed)
+// holds reports whether a name is in the change.
+func (c *change) holds(name string) bool {
+	for _, d := range c {
+		if r, removed := d.find(name); r != nil || removed {
+			return true
+		}
 	}
-	return len(c.shared.changed) + len(c.changed)
+	return false
 }
 
-func (c *change) removals() int { return len(c.sharedRemoved()) + len(c.removed) }
+// own is the client's own part, to be completed.
+func (c *change) own() *diff {
+	if c[1] == nil {
+		c[1] = &diff{}
+	}
+	return c[1]
+}
+
+// complete adds a shared difference without some names. Used whole it stays shared, its encoding
+// included.
+func (c *change) complete(shared *diff, without map[string]struct{}) {
+	whole := true
+	for name := range without {
+		r, removed := shared.find(name)
+		whole = whole && r == nil && !removed
+	}
+	switch {
+	case shared.empty():
+	case whole:
+		c[0] = shared
+	default:
+		own := c.own()
+		for _, r := range shared.changed {
+			if _, ok := without[r.Name]; !ok {
+				own.changed = append(own.changed, r)
+			}
+		}
+		for _, name := range shared.removed {
+			if _, ok := without[name]; !ok {
+				own.removed = append(own.removed, name)
+			}
+		}
+	}
+	if c[1] != nil {
+		c[1].sort()
+	}
+}
 
 // plan is the next response and what becomes of the names that are not in it.
 type plan struct {
@@ -145,7 +167,8 @@ func (s *Subscription) Next(hold Hold, now time.Time) (r *Response, wait time.Du
 // silent reports whether a plan needs no response. State of the world cannot name what is removed,
 // except by leaving it out of a whole set.
 func (s *Subscription) silent(p *plan) bool {
-	return p.resources() == 0 && (p.removals() == 0 || s.sotw && !s.kind.Whole)
+	resources, removals := p.size()
+	return resources == 0 && (removals == 0 || s.sotw && !s.kind.Whole)
 }
 
 // plan compares what the client has with what it should have. Names that differ from the shared
@@ -179,35 +202,8 @@ func (s *Subscription) plan(hold Hold) *plan {
 			held(r.Name, r)
 		}
 	}
-	p.take(shared, own)
+	p.complete(shared, own)
 	return p
-}
-
-// take adds a shared difference without some names. Used whole it stays shared, its encoding
-// included.
-func (p *plan) take(shared *diff, without map[string]struct{}) {
-	if shared.empty() {
-		return
-	}
-	whole := true
-	for name := range without {
-		r, removed := shared.find(name)
-		whole = whole && r == nil && !removed
-	}
-	if whole {
-		p.shared = shared
-		return
-	}
-	for _, r := range shared.changed {
-		if _, ok := without[r.Name]; !ok {
-			p.changed = append(p.changed, r)
-		}
-	}
-	for _, name := range shared.removed {
-		if _, ok := without[name]; !ok {
-			p.removed = append(p.removed, name)
-		}
-	}
 }
 
 // decide adds one name to a plan.
@@ -224,18 +220,18 @@ func (s *Subscription) decide(p *plan, name string) {
 	}
 	switch {
 	case st.alone: // it is sent in a response of its own
-	case st.version != "" && next != nil && next.Version() == st.version:
+	case st.rejection != nil && next != nil && next.Version() == st.rejection.Version:
 		st.is = rejected // again
 	case st.is == rejected && next == nil && s.sotw && !s.kind.Whole && s.kind.Empty == nil: // it cannot be removed
 	case certain && (had == next || had != nil && next != nil && had.Version() == next.Version()):
 		p.settled = append(p.settled, name)
 	case (next != nil || had != nil || st.is == deferred) && s.holds(p, name, next, st.since):
 	case next != nil:
-		p.changed = append(p.changed, next)
+		p.own().changed = append(p.own().changed, next)
 	case s.kind.Empty != nil && s.names.Has(name):
-		p.changed = append(p.changed, s.kind.Empty(name))
+		p.own().changed = append(p.own().changed, s.kind.Empty(name))
 	default:
-		p.removed = append(p.removed, name)
+		p.own().removed = append(p.own().removed, name)
 	}
 }
 
@@ -245,7 +241,7 @@ func (s *Subscription) adopt(p *plan, now time.Time) {
 		s.wait(name, now)
 	}
 	if len(s.states) > 0 {
-		for name := range p.names() {
+		for name := range p.all() {
 			s.clear(name)
 		}
 		for _, name := range p.settled {
@@ -263,7 +259,7 @@ func (s *Subscription) wait(name string, now time.Time) {
 	} else if st.is == unknown {
 		st.hadKnown = false
 	}
-	st.is, st.version = deferred, ""
+	st.is, st.rejection = deferred, nil
 	if st.since.IsZero() {
 		st.since = now
 	}
@@ -271,16 +267,21 @@ func (s *Subscription) wait(name string, now time.Time) {
 
 // split moves the resources of a plan to the queue, each for a response of its own.
 func (s *Subscription) split(p *plan) {
-	for r := range p.sent() {
+	removals := &diff{}
+	for name, r := range p.all() {
+		if r == nil {
+			removals.removed = append(removals.removed, name)
+			continue
+		}
 		is := deferred
-		if st := s.states[r.Name]; st != nil {
+		if st := s.states[name]; st != nil {
 			is = st.is
 		}
-		s.set(r.Name, is).alone = true
-		s.queue = append(s.queue, r.Name)
+		s.set(name, is).alone = true
+		s.queue = append(s.queue, name)
 		s.answer = false
 	}
-	p.shared, p.changed, p.removed = nil, nil, slices.Concat(p.sharedRemoved(), p.removed)
+	p.change = change{nil, removals}
 }
 
 // nextAlone returns the response for the next name of the queue; nil: there is none, or a pending
@@ -310,7 +311,7 @@ func (s *Subscription) nextAlone(hold Hold, now time.Time) *Response {
 		switch {
 		case len(p.deferred) > 0:
 			s.wait(name, now)
-		case p.resources()+p.removals() > 0:
+		case p.holds(name):
 			return s.sendAlone(p, name)
 		}
 	}

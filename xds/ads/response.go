@@ -1,11 +1,7 @@
 package ads
 
 import (
-	"iter"
-
 	"google.golang.org/protobuf/encoding/protowire"
-
-	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // Response is one encoded discovery response.
@@ -13,15 +9,9 @@ type Response struct {
 	TypeURL, Nonce string
 	// Parts are the message, to be sent one after another. A part may be shared with other streams
 	// and must not be changed.
-	Parts [][]byte
-	// Resources and Removed count what it has.
-	Resources, Removed int
-
+	Parts  [][]byte
 	change *change
 }
-
-// Changed yields the resources that are new or different for the client.
-func (r *Response) Changed() iter.Seq[*resource.Resource] { return r.change.sent() }
 
 // Size is the length of the message in bytes.
 func (r *Response) Size() int {
@@ -32,17 +22,21 @@ func (r *Response) Size() int {
 	return n
 }
 
+// Numbers of the fields of a DiscoveryResponse and a DeltaDiscoveryResponse.
+const (
+	fieldVersionInfo = 1
+	fieldTypeURL     = 4
+	fieldNonce       = 5
+)
+
 // encode makes a response of f.
 func (s *Subscription) encode(f *pending) *Response {
 	r := &Response{TypeURL: s.kind.TypeURL, Nonce: s.nonce(f.number), change: &f.change}
 	switch {
 	case s.sotw && s.kind.Whole:
 		s.encodeWhole(r)
-	case s.sotw:
-		s.encodeChange(r, &change{shared: f.shared, changed: f.changed})
 	default:
 		s.encodeChange(r, &f.change)
-		r.Removed = f.removals()
 	}
 	b := make([]byte, 0, len(r.TypeURL)+len(r.Nonce)+48)
 	if s.sotw {
@@ -51,19 +45,19 @@ func (s *Subscription) encode(f *pending) *Response {
 			version := *s.version + "~" + r.Nonce
 			s.version = &version
 		}
-		b = protowire.AppendString(protowire.AppendTag(b, replyVersion, protowire.BytesType), *s.version)
+		b = protowire.AppendString(protowire.AppendTag(b, fieldVersionInfo, protowire.BytesType), *s.version)
 	}
-	b = protowire.AppendString(protowire.AppendTag(b, replyTypeURL, protowire.BytesType), r.TypeURL)
-	b = protowire.AppendString(protowire.AppendTag(b, replyNonce, protowire.BytesType), r.Nonce)
+	b = protowire.AppendString(protowire.AppendTag(b, fieldTypeURL, protowire.BytesType), r.TypeURL)
+	b = protowire.AppendString(protowire.AppendTag(b, fieldNonce, protowire.BytesType), r.Nonce)
 	r.Parts = append(r.Parts, b)
 	return r
 }
 
-// encodeChange adds a change to r.
+// encodeChange adds a change to r. Over state of the world it has no removals.
 func (s *Subscription) encodeChange(r *Response, c *change) {
-	r.Resources += c.resources()
-	if c.shared != nil {
-		r.Parts = append(r.Parts, c.shared.encoded(s.cache, s.To.Shared, s.sotw)...)
+	for _, d := range c {
+		if d != nil {
+			r.Parts = append(r.Parts, d.encoded(s.cache, s.To.Shared, s.sotw)...)
+		}
 	}
-	r.Parts = append(r.Parts, s.cache.encode(nil, c.changed, c.removed, s.sotw).parts...)
 }

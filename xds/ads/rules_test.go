@@ -67,7 +67,7 @@ func (s *script) step(f []string) (got, want string, ok bool) {
 			default:
 				m.InitialResourceVersions[name] = body(s.kind.TypeURL, name, text).Version()
 			}
-			if !s.kind.Wildcard {
+			if !s.kind.Whole {
 				m.ResourceNamesSubscribe = append(m.ResourceNamesSubscribe, name)
 			}
 		}

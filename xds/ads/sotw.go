@@ -9,7 +9,7 @@ import (
 // receiveState takes in a request of state of the world, which names all that is subscribed.
 func (s *Subscription) receiveState(r *Request, now time.Time) (out Outcome) {
 	names := s.cache.names.ofRequest(r)
-	if names == nil && s.kind.Wildcard && (!s.started || s.names.All()) {
+	if names == nil && s.kind.Whole && (!s.started || s.names.All()) {
 		names = s.cache.names.everything()
 	}
 	if !s.started {
@@ -51,24 +51,22 @@ func (s *Subscription) acceptVersion(version string) {
 // encodeWhole adds everything to r that the client should have now. A name that it rejected, or
 // that is deferred, is in it as the client has it, because what is missing is removed.
 func (s *Subscription) encodeWhole(r *Response) {
-	all := &change{shared: s.cache.diff(diffKey{nil, s.To.Shared, nil, s.names, s.kind})}
+	var c change
 	without := map[string]struct{}{}
 	for name, st := range s.states {
 		without[name] = struct{}{}
 		if stands := s.stands(name, st); stands != nil {
-			all.changed = append(all.changed, stands)
+			c.own().changed = append(c.own().changed, stands)
 		}
 	}
 	for _, o := range s.To.Own.Items() {
 		if _, ok := without[o.Name]; !ok && s.names.Covers(o.Name) {
 			without[o.Name] = struct{}{}
-			all.changed = append(all.changed, o)
+			c.own().changed = append(c.own().changed, o)
 		}
 	}
-	p := &plan{change: change{changed: all.changed}}
-	p.take(all.shared, without)
-	p.removed = nil
-	s.encodeChange(r, &p.change)
+	c.complete(s.cache.diff(diffKey{nil, s.To.Shared, nil, s.names, s.kind}), without)
+	s.encodeChange(r, &c)
 }
 
 // stands is the resource that a whole set has for a name with a state; nil: none.

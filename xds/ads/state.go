@@ -21,6 +21,34 @@ const (
 	deferred
 )
 
+// possession is what a client has: the set have, as far as known covers it, except for the names in
+// states.
+type possession struct {
+	have   resource.Set
+	known  *Names
+	states map[string]*nameState
+}
+
+// of is what the client has of a name, nil for nothing; certain means that nothing else can be.
+// resumed means that it had resources of an earlier stream.
+func (p *possession) of(name string, resumed bool) (had *resource.Resource, certain bool) {
+	if st := p.states[name]; st != nil {
+		return st.had, st.hadKnown
+	}
+	if p.known.Covers(name) {
+		return p.have.Get(name), true
+	}
+	return nil, !resumed
+}
+
+// keep gives a name a state.
+func (p *possession) keep(name string, st nameState) {
+	if p.states == nil {
+		p.states = map[string]*nameState{}
+	}
+	p.states[name] = &st
+}
+
 // nameState is the state of one name.
 type nameState struct {
 	is resourceState
@@ -31,10 +59,9 @@ type nameState struct {
 	alone bool
 	// since is when it began to wait.
 	since time.Time
-	// version is the rejected one, with the client's message and when it came. They stay while the
-	// name waits for its turn.
-	version, message string
-	at               time.Time
+	// rejection is the version that the client rejected, nil for none. It stays while the name waits
+	// for its turn.
+	rejection *Rejected
 }
 
 // Rejected is a resource that the client rejected. The version is not sent again until it changes.
@@ -48,9 +75,9 @@ type Rejected struct {
 // Rejected returns the resources that the client rejected, by name.
 func (s *Subscription) Rejected() []Rejected {
 	var out []Rejected
-	for name, st := range s.states {
+	for _, st := range s.states {
 		if st.is == rejected {
-			out = append(out, Rejected{name, st.version, st.message, st.at})
+			out = append(out, *st.rejection)
 		}
 	}
 	slices.SortFunc(out, func(a, b Rejected) int { return strings.Compare(a.Name, b.Name) })
@@ -69,12 +96,9 @@ func (s *Subscription) stateNames() []string {
 func (s *Subscription) set(name string, is resourceState) *nameState {
 	st := s.states[name]
 	if st == nil {
-		st = &nameState{}
-		st.had, st.hadKnown = s.current(name)
-		if s.states == nil {
-			s.states = map[string]*nameState{}
-		}
-		s.states[name] = st
+		had, known := s.current(name)
+		s.keep(name, nameState{had: had, hadKnown: known})
+		st = s.states[name]
 	}
 	st.is = is
 	return st
@@ -99,11 +123,5 @@ func (s *Subscription) dropStates() {
 // current is what the client has of a name, nil for nothing, once all pending responses are
 // acknowledged; known means that this is certain.
 func (s *Subscription) current(name string) (had *resource.Resource, known bool) {
-	if st := s.states[name]; st != nil {
-		return st.had, st.hadKnown
-	}
-	if s.known.Covers(name) {
-		return s.have.Get(name), true
-	}
-	return nil, !s.resumed
+	return s.of(name, s.resumed)
 }

@@ -11,16 +11,17 @@ import (
 
 // Subscription is one resource type on one stream. Not safe for concurrent use.
 //
-// Invariant: once all pending responses are acknowledged, the client has the set have, as far as
-// known covers it, except for the names in states.
+// Invariant: once all pending responses are acknowledged, the client has what possession says.
 type Subscription struct {
 	kind   *Kind  // immutable
 	cache  *Cache // immutable
 	sotw   bool   // immutable: the stream speaks state of the world
 	prefix string // immutable: of this stream's nonces
 
-	// To is what the client should have. Its owner keeps it up to date.
-	To resource.Set
+	// To is what the client should have. Its owner keeps it up to date, and notes with Outdated that
+	// it has to.
+	To       resource.Set
+	Outdated bool
 
 	rank     int                 // in the Order
 	started  bool                // the client asked for this type
@@ -28,9 +29,7 @@ type Subscription struct {
 	suspects map[string]struct{} // before the start: names whose claims are not accepted
 	names    *Names              // what the client subscribes to
 
-	have   resource.Set
-	known  *Names
-	states map[string]*nameState
+	possession
 	queue  []string // names that are sent in responses of their own
 	answer bool     // the next response is due even if it is empty
 
@@ -83,7 +82,7 @@ func (s *Subscription) Receive(r *Request, now time.Time) (out Outcome, err erro
 func (s *Subscription) receiveDelta(r *Request, now time.Time) (out Outcome) {
 	subscribed := s.cache.names.ofRequest(r)
 	if !s.started {
-		if subscribed == nil && s.kind.Wildcard {
+		if subscribed == nil && s.kind.Whole {
 			subscribed = s.cache.names.everything()
 		}
 		s.start(subscribed)
@@ -122,7 +121,7 @@ func (s *Subscription) unsubscribe(names *Names) {
 	for _, p := range s.pending {
 		for _, name := range names.List() {
 			if p.holds(name) {
-				p.keep(name, nameState{})
+				p.before.keep(name, nameState{})
 			}
 		}
 	}
@@ -208,7 +207,7 @@ func (s *Subscription) arriving(name string) bool {
 	}
 	for _, p := range s.pending {
 		if p.holds(name) {
-			if had, _ := p.had(name, s); had == nil {
+			if had, _ := p.before.of(name, s.resumed); had == nil {
 				return true
 			}
 		}

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
-	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -59,7 +58,8 @@ func address(port uint32) *corev3.Address {
 func Endpoints(cluster string, ports ...uint32) *resource.Resource {
 	var eps []*endpointv3.LbEndpoint
 	for _, p := range ports {
-		eps = append(eps, &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: address(p)}}})
+		eps = append(eps, &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
+			Endpoint: &endpointv3.Endpoint{Address: address(p)}}})
 	}
 	return of(xds.EndpointType, cluster, nil, &endpointv3.ClusterLoadAssignment{
 		ClusterName: cluster, Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: eps}},
@@ -102,8 +102,9 @@ func Route(name, cluster string) *resource.Resource {
 		&routev3.RouteConfiguration{
 			Name: name,
 			VirtualHosts: []*routev3.VirtualHost{{Name: "all", Domains: []string{"*"}, Routes: []*routev3.Route{{
-				Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
-				Action: &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}}},
+				Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+				Action: &routev3.Route_Route{Route: &routev3.RouteAction{
+					ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}}},
 			}}}},
 		})
 }
@@ -111,9 +112,4 @@ func Route(name, cluster string) *resource.Resource {
 // NodeID is the ID of a sidecar with that address.
 func NodeID(name, ip string) string {
 	return fmt.Sprintf("sidecar~%s~%s.shop~shop.svc.cluster.local", ip, name)
-}
-
-// Bundle is the trusted authorities of agents.
-func Bundle(root string) *resource.Resource {
-	return of(xds.ProxyConfigType, "trust-bundle", nil, &meshconfig.ProxyConfig{CaCertificatesPem: []string{root}})
 }

@@ -28,8 +28,8 @@ func (rawCodec) Unmarshal(b []byte, v any) error { *v.(*[]byte) = b; return nil 
 
 // dial opens a stream.
 func dial(ctx context.Context, conn *grpc.ClientConn, cfg Config) (*transport, error) {
-	node := resource.Encode(&corev3.Node{Id: cfg.ID, UserAgentName: "fake",
-		Metadata:             &structpb.Struct{Fields: map[string]*structpb.Value{"NAMESPACE": structpb.NewStringValue("shop")}},
+	meta := map[string]*structpb.Value{"NAMESPACE": structpb.NewStringValue("shop")}
+	node := resource.Encode(&corev3.Node{Id: cfg.ID, UserAgentName: "fake", Metadata: &structpb.Struct{Fields: meta},
 		UserAgentVersionType: &corev3.Node_UserAgentVersion{UserAgentVersion: cfg.Version}})
 	method := "StreamAggregatedResources"
 	if cfg.Delta {

@@ -66,7 +66,7 @@ func TestTokens(t *testing.T) {
 	if _, err := admin.Send(t.Context(), m.Admin, admin.CallRevokeToken, admin.TokenID{ID: revoked.ID}); err != nil {
 		t.Fatal(err)
 	}
-	refused(harness.Line(t, revoked), revoked.ID, "revoked")
+	refused(harness.Line(t, revoked), revoked.ID, "unknown")
 
 	time.Sleep(time.Until(made.Add(time.Minute + time.Second)))
 	refused(harness.Line(t, expiring), expiring.ID, "expired")

@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/ashore-mesh/ashore/internal/record"
 )
@@ -21,19 +18,12 @@ import (
 func Run(t *testing.T, open func(t *testing.T) record.Store) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, record.Store){
-		"an empty store":          testEmpty,
-		"put, replace, delete":    testRoundTrip,
-		"versions are not reused": testVersions,
-		"list":                    testList,
-		"conflicts":               testConflicts,
-		"all or none":             testAllOrNone,
-		"limits":                  testLimits,
-		"list is consistent":      testConsistentList,
-		"watch":                   testWatch,
-		"similar keys":            testSimilarKeys,
-		"one writer wins":         testOneWins,
-		"reads after watch":       testReadAfterWatch,
-		"changes":                 testChanges,
+		"random commits":     testRandom,
+		"limits":             testLimits,
+		"list is consistent": testConsistentList,
+		"watch":              testWatch,
+		"one writer wins":    testOneWins,
+		"reads after watch":  testReadAfterWatch,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,106 +76,6 @@ func list(t *testing.T, s record.Store, table string) []string {
 		out = append(out, r.Name+"="+string(r.Value))
 	}
 	return out
-}
-
-func testEmpty(t *testing.T, s record.Store) {
-	if r := get(t, s, key("a")); r.Version != "" || r.Value != nil {
-		t.Errorf("got %+v, want no value and no version", r)
-	}
-	if got := list(t, s, "t"); got != nil {
-		t.Errorf("got %v, want nothing", got)
-	}
-	commit(t, s) // no writes
-}
-
-func testRoundTrip(t *testing.T, s record.Store) {
-	commit(t, s, record.Write{Key: key("a"), Value: []byte("1")})
-	first := get(t, s, key("a"))
-	if string(first.Value) != "1" || first.Version == "" || first.Version == record.Any {
-		t.Fatalf("got %+v", first)
-	}
-	commit(t, s, record.Write{Key: key("a"), Value: []byte{}, Version: first.Version})
-	second := get(t, s, key("a"))
-	if second.Value == nil || len(second.Value) != 0 || second.Version == first.Version {
-		t.Errorf("empty value: got %+v after %+v", second, first)
-	}
-	commit(t, s, record.Write{Key: key("a"), Version: second.Version})
-	if r := get(t, s, key("a")); r.Version != "" {
-		t.Errorf("deleted: got %+v", r)
-	}
-}
-
-// A version is never used again, also not after the record was deleted. So a writer that read an
-// older version always has a conflict.
-func testVersions(t *testing.T, s record.Store) {
-	seen := map[string]bool{}
-	for range 5 {
-		for _, value := range []string{"x", "x", "y"} {
-			commit(t, s, write("a", value))
-			v := get(t, s, key("a")).Version
-			if seen[v] {
-				t.Fatalf("version %s was used before", v)
-			}
-			seen[v] = true
-		}
-		commit(t, s, record.Write{Key: key("a"), Version: record.Any})
-	}
-}
-
-func testList(t *testing.T, s record.Store) {
-	commit(t, s, write("b", "2"), write("a", "1"), write("a/1", "3"), write("A", "4"), write("ab", "5"),
-		write("ü", "6"))
-	commit(t, s, record.Write{Key: record.Key{Table: "tt", Name: "a"}, Value: []byte("other"), Version: record.Any})
-	if d := cmp.Diff([]string{"A=4", "a=1", "a/1=3", "ab=5", "b=2", "ü=6"}, list(t, s, "t")); d != "" {
-		t.Errorf("by name (-want +got):\n%s", d)
-	}
-	commit(t, s, record.Write{Key: key("a"), Version: record.Any})
-	if got := list(t, s, "t"); slices.Contains(got, "a=1") || len(got) != 5 {
-		t.Errorf("after a delete: %v", got)
-	}
-}
-
-func testConflicts(t *testing.T, s record.Store) {
-	commit(t, s, write("a", "1"))
-	old := get(t, s, key("a")).Version
-	commit(t, s, write("a", "2"))
-	for what, w := range map[string]record.Write{
-		"must not exist and does":   {Key: key("a"), Value: []byte("x")},
-		"an old version":            {Key: key("a"), Value: []byte("x"), Version: old},
-		"delete of an old version":  {Key: key("a"), Version: old},
-		"a version of none":         {Key: key("b"), Value: []byte("x"), Version: old},
-		"delete of none, a version": {Key: key("b"), Version: old},
-		"a version that never was":  {Key: key("a"), Value: []byte("x"), Version: "nonsense"},
-	} {
-		err := s.Commit(t.Context(), w)
-		if !errors.Is(err, record.ErrConflict) || !strings.Contains(err.Error(), w.Name) {
-			t.Errorf("%s: got %v, want ErrConflict that names the record", what, err)
-		}
-	}
-	if d := cmp.Diff([]string{"a=2"}, list(t, s, "t")); d != "" {
-		t.Errorf("a conflict changed something:\n%s", d)
-	}
-}
-
-// If one write conflicts, none of its commit is done, at any position.
-func testAllOrNone(t *testing.T, s record.Store) {
-	commit(t, s, write("a", "1"), write("b", "1"))
-	bad := record.Write{Key: key("b"), Value: []byte("x")} // it exists
-	good := []record.Write{write("a", "2"), write("c", "2"),
-		{Key: record.Key{Table: "u", Name: "d"}, Value: []byte("2")}}
-	for at := range len(good) + 1 {
-		if err := s.Commit(t.Context(), slices.Insert(slices.Clone(good), at, bad)...); !errors.Is(err,
-			record.ErrConflict) {
-			t.Fatalf("at %d: got %v, want ErrConflict", at, err)
-		}
-		if d := cmp.Diff([]string{"a=1", "b=1"}, slices.Concat(list(t, s, "t"), list(t, s, "u"))); d != "" {
-			t.Errorf("at %d (-want +got):\n%s", at, d)
-		}
-	}
-	commit(t, s, good...)
-	if d := cmp.Diff([]string{"a=2", "b=1", "c=2", "d=2"}, slices.Concat(list(t, s, "t"), list(t, s, "u"))); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
 }
 
 func testLimits(t *testing.T, s record.Store) {
@@ -332,26 +222,6 @@ func testWatch(t *testing.T, s record.Store) {
 		commit(t, s, write("a", "2"))
 	}
 	wantChange(t, first)
-}
-
-// Similar keys are different records.
-func testSimilarKeys(t *testing.T, s record.Store) {
-	keys := []record.Key{
-		{Table: "a", Name: "b/c"}, {Table: "a/b", Name: "c"}, {Table: "ab", Name: "c"}, {Table: "a", Name: "bc"},
-		{Table: "a", Name: "b\x00c"}, {Table: "a\x00b", Name: "c"}, {Table: "a", Name: "\x00"}, {Table: "a\x00",
-			Name: "\x00b"},
-	}
-	for i, k := range keys {
-		commit(t, s, record.Write{Key: k, Value: strconv.AppendInt(nil, int64(i), 10)})
-	}
-	for i, k := range keys {
-		if got := string(get(t, s, k).Value); got != strconv.Itoa(i) {
-			t.Errorf("%q: got %q, want %d", k, got, i)
-		}
-	}
-	if got := list(t, s, "a"); len(got) != 4 {
-		t.Errorf("table a: %q", got)
-	}
 }
 
 // If several writers create the same record at once, one succeeds: a one-time token is used once.
