@@ -59,7 +59,8 @@ func (a *API) CreateToken(ctx context.Context, r admin.TokenRequest) (admin.Toke
 	if err != nil {
 		return admin.Token{}, withKind(err)
 	}
-	return admin.Token{ID: t.ID, Group: t.Group, Identity: a.identityOf(ctx, t.Group), Expires: t.Expires, Token: text, Notes: a.Notes,
+	return admin.Token{ID: t.ID, Group: t.Group, Identity: a.identityOf(ctx, t.Group), Expires: t.Expires,
+		Token: text, Notes: a.Notes,
 		Join: []string{"ashore-agent", "join", "--control-plane", strings.Join(a.controlPlanes(), ","),
 			"--ca-hash", ca.RootID(a.Manager.Signer().Root), "--group", t.Group}}, nil
 }

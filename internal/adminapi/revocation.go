@@ -83,8 +83,8 @@ func revocation(ctx context.Context, r admin.RevokeRequest) (ca.RevokeRequest, e
 	case notIdentity == nil:
 		q.Kind = ca.RevokeIdentity
 	case !qualified(r.Name):
-		return q, admin.NewError(admin.ErrInvalid, "%.200q is not a workload: want NAMESPACE/NAME, spiffe://… or serial:HEX",
-			r.Name)
+		return q, admin.NewError(admin.ErrInvalid,
+			"%.200q is not a workload: want NAMESPACE/NAME, spiffe://… or serial:HEX", r.Name)
 	}
 	return q, checkReason(r.Reason)
 }
