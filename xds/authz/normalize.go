@@ -19,8 +19,8 @@ func normalHost(host string) string {
 // odd are characters of paths that proxies rewrite, or leave as they are, by rules of their own.
 const odd = "%;\\\"<>^`{|}"
 
-// normalPath is a path as proxies compare it, as observed on Envoy 1.40; empty, unknown, when it has
-// odd characters that they may rewrite.
+// normalPath is a path as proxies compare it, as observed on Envoy 1.40. It is empty, unknown, when it
+// has odd characters, which they may rewrite.
 // Source: istio.io, MeshConfig.pathNormalization; DEFAULT is BASE.
 func normalPath(path string, how mesh.MeshConfig_ProxyPathNormalization_NormalizationType) string {
 	if how == mesh.MeshConfig_ProxyPathNormalization_NONE {

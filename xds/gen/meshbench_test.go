@@ -56,7 +56,8 @@ func benchEndpoints(service, n int) *registry.EndpointList {
 func withWeight(in push.Inputs, i int, weight int32) push.Inputs {
 	host := benchKey(i).Host
 	to := func(subset string, weight int32) *networking.HTTPRouteDestination {
-		return &networking.HTTPRouteDestination{Destination: &networking.Destination{Host: host, Subset: subset}, Weight: weight}
+		d := &networking.Destination{Host: host, Subset: subset}
+		return &networking.HTTPRouteDestination{Destination: d, Weight: weight}
 	}
 	return withObject(in, config.VirtualService, i, &networking.VirtualService{Hosts: []string{host},
 		Http: []*networking.HTTPRoute{{Route: []*networking.HTTPRouteDestination{to("v1", weight), to("v2", 100-weight)}}}})
@@ -120,7 +121,8 @@ func BenchmarkProxy(b *testing.B) {
 			b.StopTimer()
 			var ips intern.Lists[netip.Addr]
 			node := testNode(push.Sidecar, "shop")
-			node.Identity, node.IPs = true, ips.Of([]netip.Addr{netip.MustParseAddr(benchEndpoints(i%1000, 1).Items[0].Address)})
+			ip := netip.MustParseAddr(benchEndpoints(i%1000, 1).Items[0].Address)
+			node.Identity, node.IPs = true, ips.Of([]netip.Addr{ip})
 			sc := first.context.Scope(first.context.Classify(node))
 			b.StartTimer()
 			(&benchProxy{generator: first.generator, sets: map[string]resource.Set{}}).take(sc)

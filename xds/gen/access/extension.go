@@ -222,8 +222,8 @@ func (s rbacScope) filter(rules, shadow *rbacv3.RBAC, shadowPrefix string) proto
 	return &httprbacv3.RBAC{Rules: rules, ShadowRules: shadow, ShadowRulesStatPrefix: shadowPrefix}
 }
 
-// discovered says that a filter is fetched on its own, and which extensions it may turn into. Until it
-// arrives, nothing passes.
+// discovered says that a filter is fetched on its own, and which extensions it may turn into. Until
+// it arrives, nothing passes.
 func discovered(name string, connections bool) *corev3.ExtensionConfigSource {
 	var types []proto.Message
 	switch {

@@ -106,13 +106,13 @@ func (s clusterSpec) anyNameProblem(name string) *feed.Problem {
 	if len(s.names()) > 0 {
 		return nil
 	}
-	return envoy.ProblemOf(s.rule, feed.Warning, "the cluster "+name+" checks no name in the certificates of its endpoints, so that any workload of the mesh can pass for one: "+
-		"write serviceAccount of the endpoints, subjectAltNames of the ServiceEntry, or tls.subjectAltNames of the DestinationRule")
+	return envoy.ProblemOf(s.rule, feed.Warning, "the cluster "+name+" checks no name in the certificates of its "+
+		"endpoints, so that any workload of the mesh can pass for one: write serviceAccount of the endpoints, subjectAltNames of the ServiceEntry, or tls.subjectAltNames of the DestinationRule")
 }
 
 // withoutIdentity is the problem of a cluster that is to speak mutual TLS on a proxy that has no
 // certificate.
 func (s clusterSpec) withoutIdentity(name string) *feed.Problem {
-	return envoy.ProblemOf(s.rule, feed.Warning, "the cluster "+name+" closes its connections on proxies that have no certificate of the mesh, "+
-		"because ISTIO_MUTUAL needs one: let their machines join, or set another tls.mode")
+	return envoy.ProblemOf(s.rule, feed.Warning, "the cluster "+name+" closes its connections on proxies that have "+
+		"no certificate of the mesh, because ISTIO_MUTUAL needs one: let their machines join, or set another tls.mode")
 }

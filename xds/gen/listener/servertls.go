@@ -51,7 +51,8 @@ func serverTLS(t *networking.ServerTLSSettings, http bool, s listenerSettings) (
 
 // meshServerTLS ends the mesh's mutual TLS at a server: of workloads of the mesh that bear one of
 // the server's names, any where it has none.
-func meshServerTLS(t *networking.ServerTLSSettings, alpn []string, s listenerSettings) (*tlsv3.DownstreamTlsContext, error) {
+func meshServerTLS(t *networking.ServerTLSSettings, alpn []string,
+	s listenerSettings) (*tlsv3.DownstreamTlsContext, error) {
 	if !s.identity {
 		return nil, errNoIdentity
 	}

@@ -118,7 +118,7 @@ func (g *Generator) findServices(in serviceHostsIn) *serviceHosts {
 	}
 	for i, p := range ports {
 		out.index[strings.ToLower(p.service.Host)] = i
-		out.items[i] = serviceHost{service: p.service, name: hostPort(p.service.Host, in.port), domains: g.names.Of(domains[i])}
+		out.items[i] = serviceHost{p.service, hostPort(p.service.Host, in.port), g.names.Of(domains[i])}
 	}
 	return out
 }

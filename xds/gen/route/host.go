@@ -93,9 +93,10 @@ func (p *portPlanner) take(domains []string) {
 	}
 }
 
-// foreign plans the virtual hosts of names that VirtualServices give and that no service has. A VirtualService brings such a name to a port where it governs a service too, or where
-// a wildcard service covers it, and else to port 80. Source: Istio; the part about wildcard
-// services goes beyond it.
+// foreign plans the virtual hosts of names that VirtualServices give and that no service has. A
+// VirtualService brings such a name to a port where it governs a service too, or where a wildcard
+// service covers it, and else to port 80. Source: Istio; the part about wildcard services goes beyond
+// it.
 func (p *portPlanner) foreign() []*virtualHost {
 	if p.in.only != nil {
 		return nil
