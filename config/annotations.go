@@ -1,6 +1,8 @@
 package config
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -38,22 +40,13 @@ func kindsOfAnnotations() map[string]Kind {
 func (c *checker) annotation(path string, kind Kind, name, value string) {
 	path = entry(path, name)
 	c.why(path, checkAnnotation(name, value))
-	short, ours := strings.CutPrefix(name, annotationPrefix)
 	kinds := kindsOfAnnotations()
 	switch of, known := kinds[name]; {
-	case !ours || of == kind:
+	case of == kind || !strings.HasPrefix(name, annotationPrefix):
 	case known:
 		c.warnf(path, "this annotation has no effect on a %s, only on a %s: remove it", kind, of)
 	default:
-		var names []string
-		for n := range kinds {
-			names = append(names, strings.TrimPrefix(n, annotationPrefix))
-		}
-		slices.Sort(names)
-		hint := ": remove it"
-		if near := meant(short, names); near != "" {
-			hint = ", did you mean " + quote(annotationPrefix+near) + "?"
-		}
-		c.warnf(path, "unknown annotation, without effect%s", hint)
+		hint := didYouMean(name, slices.Sorted(maps.Keys(kinds)))
+		c.warnf(path, "unknown annotation, without effect%s", cmp.Or(hint, ": remove it"))
 	}
 }

@@ -24,8 +24,9 @@ import (
 // no numbers.
 type decoder struct {
 	*parser
-	lines lines
-	about string // Problem.Object; empty until the key is known
+	document
+	where fieldLines // of what was read
+	about string     // Problem.Object; empty until the key is known
 	// guarded says that fields that protect must not be empty; see guards.
 	guarded bool
 }
@@ -39,7 +40,7 @@ func (d *decoder) errorf(path string, n *yaml.Node, format string, args ...any) 
 		path = path[:maxField] + "…"
 	}
 	d.report(Problem{Severity: feed.Error, Object: d.about, Field: strings.ToValidUTF8(path, ""),
-		Line: d.lines.line(n), Text: fmt.Sprintf(format, args...)})
+		Line: d.line(n), Text: fmt.Sprintf(format, args...)})
 }
 
 // unknown reports a field that does not exist.
@@ -114,6 +115,7 @@ func (d *decoder) message(path string, m protoreflect.Message, n *yaml.Node) {
 			return
 		}
 		path := below(path, fd.JSONName())
+		d.where[path] = d.line(key)
 		oneof := fd.ContainingOneof()
 		switch {
 		case d.guarded && guards(fd) && isEmpty(value):
@@ -147,7 +149,9 @@ func (d *decoder) field(path string, m protoreflect.Message, fd protoreflect.Fie
 	case fd.IsList():
 		list := m.Mutable(fd).List()
 		for i, item := range n.Content {
-			item, path := deref(item), at(path, i)
+			path := at(path, i)
+			d.where[path] = d.line(item)
+			item = deref(item)
 			if isNull(item) {
 				d.errorf(path, item, "the item is empty: fill it in or remove it")
 			} else if v := d.value(path, fd, item, list.NewElement); v.IsValid() {
@@ -163,6 +167,7 @@ func (d *decoder) field(path string, m protoreflect.Message, fd protoreflect.Fie
 
 // entry reads an entry of a map. Keys may be written in any way: 8080 needs no quotes.
 func (d *decoder) entry(path string, m protoreflect.Map, fd protoreflect.FieldDescriptor, key, value *yaml.Node) {
+	d.where[path] = d.line(key)
 	switch {
 	case isNull(value):
 		d.errorf(path, key, "the value is missing")
@@ -277,7 +282,7 @@ func (d *decoder) fields(path string, n *yaml.Node, yield func(key, value *yaml.
 			d.errorf(below(path, key.Value), key, "%s occurs twice, in line %d too: remove one of them%s",
 				quote(key.Value), line, hint)
 		default:
-			seen[key.Value] = d.lines.line(key)
+			seen[key.Value] = d.line(key)
 			yield(key, value)
 		}
 	}

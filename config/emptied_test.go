@@ -170,7 +170,7 @@ func FuzzEmptied(f *testing.F) {
 				}
 				before := *n
 				*n = emptyNode("null")
-				d := &decoder{parser: &parser{}, lines: lines{root: tree}, guarded: true}
+				d := &decoder{parser: &parser{}, document: document{root: tree}, where: fieldLines{}, guarded: true}
 				d.message("", info.NewSpec().ProtoReflect(), tree)
 				*n = before
 				if !slices.ContainsFunc(d.problems, func(p Problem) bool { return "."+p.Field == path && p.Text == emptiedText }) {

@@ -2,9 +2,8 @@ package config
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -37,53 +36,43 @@ func Encode(objects []*Object) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// objectDocument is an object as operators write it.
+type objectDocument struct {
+	APIVersion string          `json:"apiVersion"`
+	Kind       Kind            `json:"kind"`
+	Metadata   objectMetadata  `json:"metadata"`
+	Spec       json.RawMessage `json:"spec"`
+}
+
+type objectMetadata struct {
+	Name        string            `json:"name"`
+	Namespace   string            `json:"namespace"`
+	Created     time.Time         `json:"creationTimestamp,omitzero"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
 // documentOf is the tree of one object.
 func documentOf(o *Object) (*yaml.Node, error) {
 	info, ok := Info(o.Kind)
 	if !ok {
 		return nil, fmt.Errorf("unknown kind %q", o.Kind)
 	}
-	body, err := protojson.Marshal(o.Spec)
+	spec, err := protojson.Marshal(o.Spec)
 	if err != nil {
 		return nil, err
 	}
-	spec, err := nodeOf(body)
+	body, err := json.Marshal(objectDocument{info.APIVersion(), o.Kind,
+		objectMetadata{o.Name, o.Namespace, o.Created.UTC(), o.Labels, o.Annotations}, spec})
 	if err != nil {
 		return nil, err
 	}
-	spellOut(o.Spec.ProtoReflect().Descriptor(), spec)
-
-	metadata := mapping("name", text(o.Name), "namespace", text(o.Namespace))
-	if !o.Created.IsZero() {
-		metadata.Content = append(metadata.Content, text("creationTimestamp"),
-			text(o.Created.UTC().Format(time.RFC3339Nano)))
+	tree, err := nodeOf(body)
+	if err != nil {
+		return nil, err
 	}
-	if len(o.Labels) > 0 {
-		metadata.Content = append(metadata.Content, text("labels"), stringsOf(o.Labels))
-	}
-	if len(o.Annotations) > 0 {
-		metadata.Content = append(metadata.Content, text("annotations"), stringsOf(o.Annotations))
-	}
-	return mapping("apiVersion", text(info.APIVersion()), "kind", text(string(o.Kind)), "metadata", metadata, "spec",
-		spec), nil
-}
-
-// mapping makes an object of names and values.
-func mapping(pairs ...any) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-	for i := 0; i < len(pairs); i += 2 {
-		n.Content = append(n.Content, text(pairs[i].(string)), pairs[i+1].(*yaml.Node))
-	}
-	return n
-}
-
-// stringsOf makes an object of m in the order of its keys.
-func stringsOf(m map[string]string) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		n.Content = append(n.Content, text(k), text(m[k]))
-	}
-	return n
+	spellOut(o.Spec.ProtoReflect().Descriptor(), valueOf(tree, "spec"))
+	return tree, nil
 }
 
 // text makes a scalar that reads back as exactly s.

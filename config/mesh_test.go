@@ -25,8 +25,7 @@ func section(t *testing.T, text, name string) *yaml.Node {
 	if len(doc.Content) == 0 {
 		return nil
 	}
-	_, value := child(doc.Content[0], name)
-	return value
+	return valueOf(doc.Content[0], name)
 }
 
 // Every field of MeshConfig and of its defaultConfig is in the table, once.

@@ -26,7 +26,7 @@ type head struct {
 // head reads the outermost level. It is not ok when the kind cannot be known. Problems of a
 // document without a known kind quote none of its text: it may be any file, a key say.
 func (d *decoder) head() (h head, ok bool) {
-	root := deref(d.lines.root)
+	root := deref(d.root)
 	if root.Kind != yaml.MappingNode {
 		d.errorf("", root, "want an object with apiVersion, kind, metadata and spec, not %s", shapeOf(root))
 		return h, false
@@ -42,6 +42,7 @@ func (d *decoder) head() (h head, ok bool) {
 	}
 	var apiVersion *yaml.Node
 	d.fields("", root, func(key, value *yaml.Node) {
+		d.where[key.Value] = d.line(key)
 		switch key.Value {
 		case "apiVersion":
 			apiVersion = value
@@ -116,7 +117,7 @@ func (d *decoder) version(h head, root, n *yaml.Node) {
 // object reads metadata and spec. It is not ok when the key cannot be known. The spec of a kind that
 // is not supported is left empty: the object is refused in any case.
 func (d *decoder) object(h head) (*Object, bool) {
-	o := &Object{Origin: Origin{File: d.file, Line: d.lines.line(deref(d.lines.root))}}
+	o := &Object{Origin: Origin{File: d.file, Line: d.line(deref(d.root))}}
 	o.Kind = h.kind
 	if !d.metadata(o, h) {
 		return nil, false
@@ -124,7 +125,7 @@ func (d *decoder) object(h head) (*Object, bool) {
 	d.about = o.Key.String()
 	o.Spec = h.info.NewSpec()
 	if isNull(h.spec) {
-		d.errorf("spec", d.lines.root, "the spec is missing or empty")
+		d.errorf("spec", d.root, "the spec is missing or empty")
 		return o, true
 	}
 	if !h.info.Supported {
@@ -133,7 +134,7 @@ func (d *decoder) object(h head) (*Object, bool) {
 	d.guarded = true
 	d.message("spec", o.Spec.ProtoReflect(), deref(h.spec))
 	if p := proto.Size(o.Spec); p > MaxFileSize {
-		d.errorf("", d.lines.root, "the object has %d bytes, more than %d", p, MaxFileSize)
+		d.errorf("", d.root, "the object has %d bytes, more than %d", p, MaxFileSize)
 	}
 	return o, true
 }
@@ -142,7 +143,7 @@ func (d *decoder) object(h head) (*Object, bool) {
 func (d *decoder) metadata(o *Object, h head) (ok bool) {
 	n := h.metadata
 	if isNull(n) || n.Kind != yaml.MappingNode {
-		d.errorf("metadata", d.lines.root, "the metadata is missing: write at least metadata.name")
+		d.errorf("metadata", d.root, "the metadata is missing: write at least metadata.name")
 		return false
 	}
 	o.Namespace = DefaultNamespace
@@ -150,6 +151,7 @@ func (d *decoder) metadata(o *Object, h head) (ok bool) {
 	named, ok := false, true
 	d.fields("metadata", n, func(key, value *yaml.Node) {
 		path := below("metadata", key.Value)
+		d.where[path] = d.line(key)
 		switch key.Value {
 		case "name":
 			named = true
@@ -235,7 +237,9 @@ func (d *decoder) stringMap(path string, n *yaml.Node) map[string]string {
 	}
 	var m map[string]string
 	d.fields(path, n, func(key, value *yaml.Node) {
-		text, ok := d.readText(entry(path, key.Value), value)
+		path := entry(path, key.Value)
+		d.where[path] = d.line(key)
+		text, ok := d.readText(path, value)
 		if !ok {
 			return
 		}

@@ -36,14 +36,21 @@ type Result struct {
 // with one key the second is refused. name is the file in problems and in the Origin of objects;
 // only data is read.
 func Parse(name string, data []byte) Result {
-	p := &parser{file: name, kinds: Kinds(), defined: map[Key]int{},
-		room: maxCost*len(data) + MaxAliasSize}
+	p := newParser(name, data)
+	p.parse(data)
+	return p.result()
+}
+
+func newParser(name string, data []byte) *parser {
+	return &parser{file: name, kinds: Kinds(), defined: map[Key]int{}, room: maxCost*len(data) + MaxAliasSize}
+}
+
+func (p *parser) parse(data []byte) {
 	for _, doc := range p.documents(data) {
 		if p.affordable(doc) {
 			p.document(doc, false)
 		}
 	}
-	return p.result()
 }
 
 // parser is the state of reading one file.
@@ -57,13 +64,14 @@ type parser struct {
 	unread    bool
 	malformed bool
 	problems  []Problem
-	errors    int // reported, also beyond MaxProblems
-	omitted   int // problems for which MaxProblems leaves no room
-	room      int // what documents may still cost, with their aliases written out; see cost
+	errors    int                // reported, also beyond MaxProblems
+	omitted   int                // problems for which MaxProblems leaves no room
+	lines     map[int]fieldLines // by the first line of an object; nil: not kept
+	room      int                // what documents may still cost, with their aliases written out; see cost
 }
 
 // documents splits data and reads the syntax of each part.
-func (p *parser) documents(data []byte) []lines {
+func (p *parser) documents(data []byte) []document {
 	if len(data) > MaxFileSize {
 		p.refuse(0, fmt.Sprintf("the file has %d bytes, more than %d: split it into several files", len(data),
 			MaxFileSize))
@@ -81,7 +89,7 @@ func (p *parser) documents(data []byte) []lines {
 }
 
 // affordable says that a document is not made to cost memory or time by nesting or aliases.
-func (p *parser) affordable(doc lines) bool {
+func (p *parser) affordable(doc document) bool {
 	left, deep := p.room, false
 	cost(doc.root, 0, &left, &deep)
 	p.room = left
@@ -113,12 +121,12 @@ func cost(n *yaml.Node, depth int, left *int, deep *bool) {
 }
 
 // document reads one document, which may be a List of further ones.
-func (p *parser) document(doc lines, nested bool) {
+func (p *parser) document(doc document, nested bool) {
 	if isNull(doc.root) {
 		return
 	}
 	before := p.errors
-	d := &decoder{parser: p, lines: doc}
+	d := &decoder{parser: p, document: doc, where: fieldLines{}}
 	head, ok := d.head()
 	switch {
 	case !ok:
@@ -137,12 +145,12 @@ func (p *parser) document(doc lines, nested bool) {
 // list reads the items of a document of kind List.
 func (p *parser) list(d *decoder, head head) {
 	if head.items == nil || head.items.Kind != yaml.SequenceNode {
-		d.errorf("", d.lines.root, "a List needs items, a list of objects")
+		d.errorf("", d.root, "a List needs items, a list of objects")
 		p.unread = true
 		return
 	}
 	for _, item := range head.items.Content {
-		p.document(lines{root: item, offset: d.lines.offset}, true)
+		p.document(document{root: item, offset: d.offset}, true)
 	}
 }
 
@@ -160,10 +168,13 @@ func (p *parser) object(d *decoder, head head, before int) {
 		return
 	}
 	p.defined[o.Key] = o.Origin.Line
+	if p.lines != nil {
+		p.lines[o.Origin.Line] = d.where
+	}
 	if p.errors == before { // a partly decoded object would have false errors
 		lowerHosts(o.Spec.ProtoReflect())
 		for _, problem := range validate(o, head.info) {
-			problem.Line = d.lines.of(problem.Field)
+			problem.Line = d.where.of(problem.Field, o.Origin.Line)
 			p.report(problem)
 		}
 	}

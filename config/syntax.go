@@ -14,8 +14,8 @@ import (
 
 // readYAML reads the documents of a file one by one, so that one with a syntax error does not hide
 // those behind it.
-func (p *parser) readYAML(data []byte) []lines {
-	var docs []lines
+func (p *parser) readYAML(data []byte) []document {
+	var docs []document
 	parts := splitYAML(data)
 	if len(parts) > MaxDocuments {
 		p.refuse(parts[MaxDocuments].offset+1,
@@ -37,7 +37,7 @@ func (p *parser) readYAML(data []byte) []lines {
 				break
 			}
 			if len(doc.Content) == 1 {
-				docs = append(docs, lines{root: doc.Content[0], offset: part.offset})
+				docs = append(docs, document{root: doc.Content[0], offset: part.offset})
 			}
 		}
 	}

@@ -89,8 +89,8 @@ func (k *Keeper) load() error {
 		return fmt.Errorf("%s: %w", k.cfg.File, err)
 	}
 	for url, text := range texts {
-		if set, err := Parse([]byte(text)); err == nil { // else it is fetched
-			k.docs[url] = &keyDocument{set: set}
+		if set, err := Parse([]byte(text)); err == nil { // else it is fetched at once
+			k.docs[url] = &keyDocument{set: set, due: time.Now().Add(firstRetry)}
 		}
 	}
 	return nil
@@ -168,29 +168,19 @@ func (k *Keeper) Run(ctx context.Context, report func(ctx context.Context, texts
 	var reported map[string]string
 	for ctx.Err() == nil {
 		asked := k.asked.Swap(false)
-		texts, missing := k.texts()
-		if asked && !missing { // the present ones are usable until they are fetched again
-			report(ctx, texts)
-			reported, asked = texts, false
-		}
 		wait := k.fetch(ctx)
-		if k.asked.Load() {
-			continue // the next round answers this Want too
-		}
-		texts, _ = k.texts()
-		changed := !maps.Equal(texts, reported)
-		if ctx.Err() == nil && (asked || changed) {
+		texts := k.texts()
+		changed := asked || !maps.Equal(texts, reported)
+		if ctx.Err() == nil && changed && !k.asked.Load() { // else the next round answers that Want too
 			report(ctx, texts)
 			reported = texts
 			k.save(texts)
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 		case <-k.wake:
-		case <-timer.C:
+		case <-time.After(wait):
 		}
-		timer.Stop()
 	}
 	return nil
 }
@@ -246,17 +236,15 @@ func (k *Keeper) update(url string, d *keyDocument, set *Set, err error) {
 	d.due = time.Now().Add(wait - time.Duration(rand.Int64N(int64(wait)/10+1)))
 }
 
-// texts are the documents; missing means that one was never fetched nor saved.
-func (k *Keeper) texts() (texts map[string]string, missing bool) {
+// texts are the documents that were fetched or saved.
+func (k *Keeper) texts() map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	texts = make(map[string]string, len(k.docs))
+	texts := make(map[string]string, len(k.docs))
 	for url, d := range k.docs {
 		if d.set != nil {
 			texts[url] = d.set.Text()
-		} else if d.due.IsZero() {
-			missing = true
 		}
 	}
-	return texts, missing
+	return texts
 }
