@@ -235,7 +235,8 @@ func (j *joining) mark(times *[]time.Duration) {
 func (j *joining) registered(ctx context.Context, n int) (time.Duration, error) {
 	var last time.Duration
 	for {
-		entries, err := admin.Send(ctx, j.admin, admin.CallObjects, admin.ObjectQuery{Kind: "workloadentry", Namespace: "shop"})
+		entries, err := admin.Send(ctx, j.admin, admin.CallObjects,
+			admin.ObjectQuery{Kind: "workloadentry", Namespace: "shop"})
 		if err != nil && !errors.Is(err, admin.ErrNotFound) && ctx.Err() == nil {
 			return 0, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -103,12 +104,14 @@ func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 		workloads: recordTable[Workload]{c.Records, "workload"},
 		revoked:   recordTable[Revocation]{c.Records, "revocation"}}
 	l.keyNamed.Store(&map[string]int{})
+	l.revocations.unsaved = make(chan struct{}, 1)
 	if err := l.readLocal(); err != nil {
 		return nil, err
 	}
 	if err := l.reconcile(ctx); err != nil && l.Revocations() == nil {
 		return nil, err // else Run retries what could not be written
 	}
+	_ = l.save() // Problems has the error, and Run retries
 	return l, nil
 }
 
@@ -117,6 +120,9 @@ func (l *Ledger) Run(ctx context.Context) error {
 	revoked := l.config.Records.Watch(ctx, l.revoked.name)
 	joined := l.config.Records.Watch(ctx, l.workloads.name)
 	reported := l.reportReplaced(ctx, nil)
+	var saver sync.WaitGroup
+	saver.Go(func() { l.saveChanges(ctx) })
+	defer saver.Wait()
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
 	l.sweep(ctx)

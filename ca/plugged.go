@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
-	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/readfile"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
@@ -41,8 +40,6 @@ type plugged struct {
 	bundle *Bundle
 	used   pluggedFiles // the content in use
 	seen   pluggedFiles // the content at the last look
-	// refused is why the content at the last look is not used, once that is in the audit log.
-	refused string
 }
 
 // pluggedFiles are the contents of the files by name.
@@ -83,18 +80,11 @@ func (p *plugged) look(_ context.Context, now time.Time) error {
 			"cuts off workloads that do not have the root", signer.root, pluggedRoots)
 	}
 	switch {
-	case err == nil:
-		p.refused = ""
-		if !files.equal(p.used) {
-			p.use(files, signer, bundle, now)
-		}
+	case err == nil && !files.equal(p.used):
+		p.use(files, signer, bundle, now)
 		return nil
-	case !settled:
+	case err == nil || !settled:
 		return nil
-	case p.refused != err.Error():
-		p.refused = err.Error()
-		p.config.Audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: p.config.Plugged,
-			Outcome: audit.Refused, Reason: p.refused})
 	}
 	return fmt.Errorf("the files in the folder are refused; those that were read before stay in use: %w", err)
 }

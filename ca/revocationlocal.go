@@ -17,6 +17,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/readfile"
 	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
@@ -41,8 +42,9 @@ type revocationState struct {
 	fileErr  error                     // guarded by mu: why the file is out of date
 	storeErr error                     // guarded by mu: why the store was not written
 
-	saving  sync.Mutex // held while the file is written
-	written []byte     // guarded by saving: what the file holds
+	unsaved chan struct{} // capacity 1; has Run write the file
+	saving  sync.Mutex    // held while the file is written
+	written []byte        // guarded by saving: what the file holds
 
 	current atomic.Pointer[Revocations]
 }
@@ -65,7 +67,7 @@ func (l *Ledger) remember(x Revocation) {
 	})
 }
 
-// update changes what is known, puts it in force, notifies watchers and writes the file.
+// update changes what is known, puts it in force and notifies watchers. Run writes the file.
 func (l *Ledger) update(change func(known map[record.Key]Revocation)) {
 	s := &l.revocations
 	s.mu.Lock()
@@ -73,20 +75,27 @@ func (l *Ledger) update(change func(known map[record.Key]Revocation)) {
 	s.current.Store(newRevocations(s.known, l.domains(), l.config.Now().Add(-l.outlive)))
 	s.mu.Unlock()
 	l.watchers.Notify()
-	if l.config.Dir == "" {
-		return
+	task.Poke(s.unsaved)
+}
+
+// saveChanges writes the local file after changes, until ctx ends. It runs beside the rest, so that a
+// disk that hangs delays no revocation.
+func (l *Ledger) saveChanges(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-l.revocations.unsaved:
+		}
+		for l.save() != nil && task.Sleep(ctx, reconcileRetry) {
+		}
 	}
-	err := l.save()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil && s.fileErr == nil {
-		l.config.Log.Error("cannot write the local file of revocations", "error", err)
-	}
-	s.fileErr = err
 }
 
 // save writes what is known to the local file, if that has changed.
 func (l *Ledger) save() error {
+	if l.config.Dir == "" {
+		return nil
+	}
 	s := &l.revocations
 	s.saving.Lock()
 	defer s.saving.Unlock()
@@ -96,12 +105,18 @@ func (l *Ledger) save() error {
 	})
 	s.mu.Unlock()
 	text, err := json.Marshal(list)
-	if err != nil || bytes.Equal(text, s.written) {
-		return err
+	if err == nil && !bytes.Equal(text, s.written) {
+		err = wholefile.Write(folder(l.config.Dir).at(revocationFile), text)
 	}
-	if err = wholefile.Write(folder(l.config.Dir).at(revocationFile), text); err == nil {
+	if err == nil {
 		s.written = text
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil && s.fileErr == nil {
+		l.config.Log.Error("cannot write the local file of revocations", "error", err)
+	}
+	s.fileErr = err
 	return err
 }
 
@@ -153,7 +168,7 @@ func (l *Ledger) reconcile(ctx context.Context) error {
 	l.revocations.mu.Lock()
 	defer l.revocations.mu.Unlock()
 	l.revocations.storeErr = errors.Join(errs...)
-	return errors.Join(l.revocations.storeErr, l.revocations.fileErr)
+	return l.revocations.storeErr
 }
 
 // merge takes what is newer in the store, and returns the keys of what is newer here.

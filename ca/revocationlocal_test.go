@@ -258,7 +258,7 @@ func TestLocalFileUnwritable(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.reconcile(t.Context()); err != nil || len(l.Problems()) != 0 {
+	if err := l.save(); err != nil || len(l.Problems()) != 0 {
 		t.Errorf("problems are %q, error %v", l.Problems(), err)
 	}
 	wantRevoked(t, replicaLedger(t, record.NewMemory(), dir), "a")
@@ -284,23 +284,29 @@ func TestPendingDuringRenewal(t *testing.T) {
 	}
 }
 
-// While the disk does not take the local file, a revocation is in force, and metrics and problems do
-// not wait.
+// While the disk does not take the local file, revocations of this and other replicas are in force,
+// and metrics and problems do not wait.
 func TestDiskHangs(t *testing.T) {
 	t.Parallel()
-	l := replicaLedger(t, record.NewMemory(), t.TempDir())
-	l.revocations.saving.Lock() // as a write that hangs
+	l := newLab(t, nil)
+	l.ledger.config.Dir = t.TempDir()
+	l.ledger.revocations.saving.Lock() // as a write that hangs
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		revokeNames(t, l, "a")
+		revokeNames(t, l.ledger, "a")
 	}()
-	for len(l.Revocations().List) == 0 {
+	l.run()
+	for len(l.ledger.Revocations().List) == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	if n, p := l.Pending(), l.Problems(); n != 0 || len(p) != 0 {
+	revokeNames(t, replicaLedger(t, l.store, t.TempDir()), "b")
+	for len(l.ledger.Revocations().List) == 1 {
+		time.Sleep(time.Millisecond)
+	}
+	if n, p := l.ledger.Pending(), l.ledger.Problems(); n != 0 || len(p) != 0 {
 		t.Errorf("%d are pending, problems %q", n, p)
 	}
-	l.revocations.saving.Unlock()
+	l.ledger.revocations.saving.Unlock()
 	<-done
 }

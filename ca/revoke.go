@@ -67,6 +67,7 @@ func (l *Ledger) change(ctx context.Context, action string, r RevokeRequest, rev
 	}
 	event := r.event(action)
 	err = l.retry(func() error { return l.tryChange(ctx, r, revoke) })
+	_ = l.save() // Problems has the error
 	if errors.Is(err, ErrPending) {
 		event.Details["kept"], event.Details["error"] = "no", err.Error()
 		l.config.Audit(event)

@@ -48,8 +48,6 @@ type Facts struct {
 	// Leaves are the certificates that workloads use, one of each. They are not revoked, and did not
 	// expire longer ago than Grace.
 	Leaves []LeafFact
-	// Tokens are the join tokens that may still be used.
-	Tokens []Token
 	// Grace is how long a workload may renew with a certificate that has expired.
 	Grace time.Duration
 }
@@ -122,11 +120,6 @@ func (s State) waiting(f Facts, now time.Time) []admin.Waiting {
 		}
 		if reason != "" && until.After(now) {
 			w = append(w, admin.Waiting{Kind: "workload", Name: l.Workload, Reason: reason, Until: until.UTC()})
-		}
-	}
-	for _, t := range f.Tokens {
-		if s.Step == StepActivate && t.Created.Before(s.Since) && t.Expires.After(now) {
-			w = append(w, admin.Waiting{Kind: "token", Name: t.ID, Reason: "names the old root", Until: t.Expires})
 		}
 	}
 	if until := s.Since.Add(settling); now.Before(until) {

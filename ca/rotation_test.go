@@ -68,8 +68,6 @@ func TestNext(t *testing.T) {
 			[]waiting{{"workload", "w", "its certificate is from the old root", in(time.Hour)}}},
 		{"a proxy came with an old bundle", StepActivate, Facts{Connected: []ProxyBundle{{"p", ""}}}, StepActivate,
 			[]waiting{{"proxy", "p", "connected, and has not acknowledged the bundle with both roots", time.Time{}}}},
-		{"a token of before", StepActivate, Facts{Tokens: []Token{{ID: "t", Created: in(-2 * time.Hour), Expires: in(time.Hour)}, {ID: "u", Created: in(-2 * time.Hour), Expires: in(0)}, {ID: "v", Created: in(0), Expires: in(time.Hour)}}}, StepActivate,
-			[]waiting{{"token", "t", "names the old root", in(time.Hour)}}},
 		// A certificate that was being signed by the old root is in no ledger yet.
 		{"a moment after", StepActivate, Facts{Grace: -1}, StepActivate, []waiting{{"control plane", "requests", "what was asked for before this step is answered", in(time.Second)}}},
 		{"in order", StepDistribute, Facts{Connected: []ProxyBundle{{"q", ""}, {"p", ""}}, Leaves: []LeafFact{{"w", "a", "", in(1)}, {"v", "a", "", in(1)}}}, StepDistribute,

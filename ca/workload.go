@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"encoding/asn1"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -203,14 +202,13 @@ func (l *Ledger) Acknowledge(ctx context.Context, name, bundle string) error {
 	})
 }
 
-// Facts are what a rotation of the root waits for, as far as the ledger knows: certificates and
-// tokens, not connections. A record that cannot be read is an error, because every workload counts.
+// Facts are what a rotation of the root waits for, as far as the ledger knows: certificates, not
+// connections. A record that cannot be read is an error, because every workload counts.
 func (l *Ledger) Facts(ctx context.Context) (Facts, error) {
 	now := l.config.Now()
 	f := Facts{Grace: l.config.Grace}
 	workloads, err := l.Workloads(ctx)
-	tokens, tokensErr := l.tokens.list(ctx)
-	if err := errors.Join(err, tokensErr); err != nil {
+	if err != nil {
 		return Facts{}, err
 	}
 	revoked := l.Revocations()
@@ -226,11 +224,6 @@ func (l *Ledger) Facts(ctx context.Context) (Facts, error) {
 		if n > 0 && leaves[n-1].NotAfter.Add(f.Grace).After(now) {
 			f.Leaves = append(f.Leaves, LeafFact{Workload: w.Name, RootID: leaves[n-1].Root, BundleID: w.Bundle,
 				NotAfter: leaves[n-1].NotAfter})
-		}
-	}
-	for _, t := range tokens {
-		if t.State(now) == "unused" {
-			f.Tokens = append(f.Tokens, t)
 		}
 	}
 	return f, nil

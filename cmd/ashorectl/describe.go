@@ -44,7 +44,8 @@ func (t *tool) describeCommand() *cobra.Command {
 }
 
 func (t *tool) describe(cmd *cobra.Command, ref *admin.Ref) (description, error) {
-	found, err := ask(t, cmd, admin.CallObjects, admin.ObjectQuery{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name})
+	found, err := ask(t, cmd, admin.CallObjects,
+		admin.ObjectQuery{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name})
 	if err != nil {
 		return description{}, err
 	}

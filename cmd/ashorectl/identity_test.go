@@ -93,8 +93,7 @@ func (*fake) Revoke(_ context.Context, r admin.RevokeRequest) (admin.Revoked, er
 	case strings.HasPrefix(r.Name, "serial:"):
 		return admin.Revoked{Kind: "serial", Name: r.Name[len("serial:"):], Notes: []string{"It can get another."}}, nil
 	}
-	return admin.Revoked{Kind: "workload", Name: r.Name, Workloads: []string{r.Name}, Proxies: 2,
-		Notes: []string{"2 proxies are connected and hear of it"}}, nil
+	return admin.Revoked{Kind: "workload", Name: r.Name, Workloads: []string{r.Name}, Notes: []string{"WARNING: odd"}}, nil
 }
 
 func (f *fake) Restore(ctx context.Context, r admin.RevokeRequest) (admin.Revoked, error) {
@@ -170,8 +169,8 @@ REVOKED   NAME        SINCE  BY                 REASON
 workload  shop/api-1  1m     user root (uid 0)  stolen
 serial    0c          0s     -                  -
 `, ""},
-		{"workload revoke shop/web-1 --reason x", "workload shop/web-1 is revoked\n2 proxies are connected and hear of it\n", ""},
-		{"workload restore shop/web-1 -o json", "{\n  \"kind\": \"workload\",\n  \"name\": \"shop/web-1\",\n  \"workloads\": [\n    \"shop/web-1\"\n  ],\n  \"proxies\": 2,\n  \"notes\": [\n    \"2 proxies are connected and hear of it\"\n  ]\n}\n", ""},
+		{"workload revoke shop/web-1 --reason x", "workload shop/web-1 is revoked\nWARNING: odd\n", ""},
+		{"workload restore shop/web-1 -o json", "{\n  \"kind\": \"workload\",\n  \"name\": \"shop/web-1\",\n  \"workloads\": [\n    \"shop/web-1\"\n  ],\n  \"notes\": [\n    \"WARNING: odd\"\n  ]\n}\n", ""},
 		{"workload revoke spiffe://cluster.local/ns/shop/sa/web", "identity spiffe://cluster.local/ns/shop/sa/web is revoked\nworkloads: shop/web-1, shop/web-2\n", ""},
 		{"workload restore serial:0A:FF", "serial 0A:FF is restored\nIt can get another.\n", ""},
 		{"audit tail", at + "  token.create         abc by user root (uid 0) group=shop/web\n" + at + "  token.refuse         REFUSED abc?[2J by 10.0.0.9: another key\n", ""},

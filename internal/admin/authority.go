@@ -77,7 +77,7 @@ type Rotation struct {
 
 // Waiting is one thing that the next step of a rotation waits for.
 type Waiting struct {
-	// Kind is "proxy", "workload", "token" or "control plane".
+	// Kind is "proxy", "workload" or "control plane".
 	Kind   string    `json:"kind"`
 	Name   string    `json:"name"`
 	Reason string    `json:"reason"`

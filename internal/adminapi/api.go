@@ -13,7 +13,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/record"
-	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/entry"
 	"github.com/ashore-mesh/ashore/xds"
@@ -57,8 +56,6 @@ type API struct {
 	Workloads func(context.Context) ([]ca.Workload, error)
 	// Group returns the namespace and service account of a WorkloadGroup. Errors: ca.ErrNoGroup.
 	Group func(ctx context.Context, group string) (namespace, account string, err error)
-	// Revoked returns why an identity or a certificate is revoked, or nil.
-	Revoked func(id spiffe.ID, fingerprint string) error
 	// Addresses are where agents reach this replica, and Notes what an operator should know of them.
 	Addresses, Notes []string
 	// OtherAddresses returns where agents reach the other replicas.

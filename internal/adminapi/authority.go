@@ -59,7 +59,8 @@ func (a *API) CreateToken(ctx context.Context, r admin.TokenRequest) (admin.Toke
 	if err != nil {
 		return admin.Token{}, withKind(err)
 	}
-	return admin.Token{ID: t.ID, Group: t.Group, Identity: a.identityOf(ctx, t.Group), Expires: t.Expires, Token: text, Notes: a.Notes,
+	return admin.Token{ID: t.ID, Group: t.Group, Identity: a.identityOf(ctx, t.Group), Expires: t.Expires,
+		Token: text, Notes: a.Notes,
 		Join: []string{"ashore-agent", "join", "--control-plane", strings.Join(a.controlPlanes(), ","),
 			"--ca-hash", ca.RootID(a.Manager.Signer().Root), "--group", t.Group}}, nil
 }
@@ -110,10 +111,6 @@ func (a *API) ShowAuthority(ctx context.Context, _ admin.None) (admin.Authority,
 // Rotate begins a rotation of the root, or forces its next step. Errors: admin.ErrInvalid;
 // admin.ErrConflict if that is not the next step.
 func (a *API) Rotate(ctx context.Context, r admin.RotateRequest) (admin.Authority, error) {
-	if r.Force != "" && !slices.Contains([]string{ca.StepActivate, ca.StepRetire}, r.Force) {
-		return admin.Authority{}, admin.NewError(admin.ErrInvalid,
-			"%q is not a step that can be forced: want activate or retire", r.Force)
-	}
 	if err := checkReason(r.Reason); err != nil {
 		return admin.Authority{}, err
 	}

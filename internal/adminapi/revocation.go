@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"math/big"
 	"slices"
 	"strings"
@@ -35,11 +34,10 @@ func (a *API) Revoke(ctx context.Context, r admin.RevokeRequest) (admin.Revoked,
 	if errors.Is(err, ca.ErrNotFound) {
 		return admin.Revoked{}, unknown
 	}
-	out := a.delivered(q)
-	out.Workloads = workloads
+	out := admin.Revoked{Kind: string(q.Kind), Name: q.Name, Workloads: workloads}
 	if errors.Is(err, ca.ErrPending) { // it is in force
-		out.Notes = append(out.Notes, "WARNING: "+err.Error(),
-			"It is retried every few seconds; \"ashorectl problems\" shows this until the store has it.")
+		out.Notes = []string{"WARNING: " + err.Error(),
+			"It is retried every few seconds; \"ashorectl problems\" shows this until the store has it."}
 		return out, nil
 	}
 	return out, withKind(err)
@@ -56,27 +54,7 @@ func (a *API) Restore(ctx context.Context, r admin.RevokeRequest) (admin.Revoked
 		err = admin.NewError(admin.ErrNotFound, "%s %s is not revoked: \"ashorectl workload list\" shows what is", q.Kind,
 			q.Name)
 	}
-	if err != nil {
-		return admin.Revoked{}, withKind(err)
-	}
-	return a.delivered(q), nil
-}
-
-// delivered says how many proxies of this replica receive a change now.
-func (a *API) delivered(q ca.RevokeRequest) admin.Revoked {
-	proxies := map[string]bool{}
-	for _, p := range a.Connected() {
-		if p.Who.Identity == (spiffe.ID{}) || a.Revoked(p.Who.Identity, p.Who.Fingerprint) == nil {
-			proxies[p.ID] = true
-		}
-	}
-	out := admin.Revoked{Kind: string(q.Kind), Name: q.Name, Proxies: len(proxies)}
-	note := fmt.Sprintf("connected proxies that receive it now: %d", out.Proxies)
-	if out.Proxies == 0 {
-		note = "WARNING: no proxy is connected to this replica (\"ashorectl status\")"
-	}
-	out.Notes = []string{note + "; other replicas send it to theirs, and disconnected proxies receive it when they reconnect"}
-	return out
+	return admin.Revoked{Kind: string(q.Kind), Name: q.Name}, withKind(err)
 }
 
 // maxReason limits an operator's reason, in bytes.
@@ -105,8 +83,8 @@ func revocation(ctx context.Context, r admin.RevokeRequest) (ca.RevokeRequest, e
 	case notIdentity == nil:
 		q.Kind = ca.RevokeIdentity
 	case !qualified(r.Name):
-		return q, admin.NewError(admin.ErrInvalid, "%.200q is not a workload: want NAMESPACE/NAME, spiffe://… or serial:HEX",
-			r.Name)
+		return q, admin.NewError(admin.ErrInvalid,
+			"%.200q is not a workload: want NAMESPACE/NAME, spiffe://… or serial:HEX", r.Name)
 	}
 	return q, checkReason(r.Reason)
 }

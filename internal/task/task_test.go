@@ -64,3 +64,26 @@ func TestRun(t *testing.T) {
 		})
 	}
 }
+
+// Each change reaches all who watch, and several may arrive as one. Who has stopped gets none.
+func TestBroadcaster(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var b Broadcaster
+		ctx, stop := context.WithCancel(t.Context())
+		one, two := b.Watch(ctx), b.Watch(t.Context())
+		b.Notify()
+		b.Notify()
+		if len(one) != 1 || len(two) != 1 {
+			t.Errorf("received %d and %d, want 1 each", len(one), len(two))
+		}
+		<-one
+		<-two
+		stop()
+		synctest.Wait()
+		b.Notify()
+		if len(one) != 0 || len(two) != 1 {
+			t.Errorf("received %d and %d, want 0 and 1", len(one), len(two))
+		}
+	})
+}
