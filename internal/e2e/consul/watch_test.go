@@ -32,7 +32,7 @@ func (w *watched) is(workload, health, identity string) {
 				got = e
 			}
 		}
-		if got.Health != health || got.Identity != identity || health != "" && got.From.Source != "dc1" {
+		if got.Health != health || got.Identity != identity || health != "" && got.From.Source != "consul:dc1" {
 			return fmt.Errorf("it is %+v among %d", got, len(services[0].Endpoints))
 		}
 		return nil
