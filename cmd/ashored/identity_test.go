@@ -357,7 +357,7 @@ func TestOperatorMistakes(t *testing.T) {
 		{"not revoked", restore(admin.RevokeRequest{Name: "shop/web"}), admin.ErrNotFound, "workload shop/web is not revoked"},
 		{"no identity", revoke(admin.RevokeRequest{Name: "http://x"}), admin.ErrInvalid, ""},
 		{"nothing to force", rotate("activate"), admin.ErrConflict, "nothing to force"},
-		{"no step", rotate("nonsense"), admin.ErrInvalid, "want activate or retire"},
+		{"no step", rotate("nonsense"), admin.ErrConflict, "nothing to force"},
 	} {
 		if !errors.Is(tc.err, tc.is) || !strings.Contains(fmt.Sprint(tc.err), tc.want) {
 			t.Errorf("%s: got %v, want %v with %q", tc.what, tc.err, tc.is, tc.want)
