@@ -95,27 +95,50 @@ func TestWriteTable(t *testing.T) {
 	}
 }
 
-// What is measured is what is named; plaintext fleets when nothing is, or all.
+// What is measured is what is named; the two kinds of fleets when nothing is, or all.
 func TestParseFlags(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		args                 string
 		plain, secure, joins int
+		build, certs         bool
 	}{
-		{"", 2, 0, 0},
-		{"-proxies 50", 1, 0, 0},
-		{"-tls", 0, 3, 0},
-		{"-tls -policies 10 -proxies 50", 0, 1, 0},
-		{"-joins 50", 0, 0, 50},
-		{"-all", 4, 3, 1000},
-		{"-all -joins 50", 4, 3, 50},
+		{"", 2, 0, 0, true, false},
+		{"-proxies 50 -build=false", 1, 0, 0, false, false},
+		{"-tls", 0, 3, 0, false, false},
+		{"-tls -policies 10 -proxies 50", 0, 1, 0, false, false},
+		{"-joins 50", 0, 0, 50, false, false},
+		{"-certificates", 0, 0, 0, false, true},
+		{"-all", 4, 3, 1000, true, true},
 	} {
 		b, err := parseFlags(strings.Fields(tc.args))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(b.plain) != tc.plain || len(b.secure) != tc.secure || b.joins != tc.joins {
-			t.Errorf("%q: %d and %d fleets, %d joins", tc.args, len(b.plain), len(b.secure), b.joins)
+		if len(b.plain) != tc.plain || len(b.secure) != tc.secure || b.joins != tc.joins || b.build != tc.build ||
+			b.certificates != tc.certs {
+			t.Errorf("%q: %d and %d fleets, %d joins, build %v, certificates %v", tc.args, len(b.plain), len(b.secure),
+				b.joins, b.build, b.certificates)
+		}
+	}
+}
+
+// The fastest run counts, by CPU time where the benchmark reports it: other programs do not distort it.
+func TestPairTable(t *testing.T) {
+	t.Parallel()
+	text := pairTable("T", []pair{{"a", "BenchmarkA/10", "b", "BenchmarkB", 2}, {"a", "BenchmarkA/10", "c", "BenchmarkC", 2},
+		{"a", "BenchmarkA/10", "c", "BenchmarkC", 0}}, parseBench(`goos: linux
+BenchmarkA/10-2   	   10000	     9000 ns/op	    4482 B/op	      47 allocs/op
+BenchmarkA/10-2   	   10000	     3000 ns/op	    4482 B/op	      47 allocs/op
+BenchmarkB-2      	     100	        1 ns/op	    1500 cpu-ns/op
+BenchmarkC-2      	     100	     1000 ns/op
+PASS
+`))
+	for _, want := range []string{"**T, the fastest of six runs**\n\n| what | CPU | compared with | CPU | ratio | at most | |\n",
+		"| a | 3.0 µs | b | 1.5 µs | 2.00 | 2 × | reached |\n", "| a | 3.0 µs | c | 1.0 µs | 3.00 | 2 × | **missed** |\n",
+		"| a | 3.0 µs | c | 1.0 µs | 3.00 | | |\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -24,6 +23,8 @@ type bench struct {
 	shape   fleet.Shape
 
 	plain, secure []setup // fleets
+	build         bool    // Go benchmarks of building a context
+	certificates  bool    // Go benchmarks of issuing
 	joins         int     // workloads that join at once; zero: none
 
 	self, work string // this program, and a folder for what it writes
@@ -41,7 +42,9 @@ func parseFlags(args []string) (*bench, error) {
 	fs.StringVar(&b.write, "write", "", "Markdown file whose tables of results are replaced; empty: none")
 	fs.BoolVar(&b.strict, "strict", false, "end with an error when a target is missed")
 	proxies := fs.String("proxies", "200,1000", "sizes of the fleet")
+	fs.BoolVar(&b.build, "build", true, "after plaintext fleets, run the Go benchmarks of building a context too")
 	tls := fs.Bool("tls", false, "fleets that connect by mutual TLS, and one with policies")
+	fs.BoolVar(&b.certificates, "certificates", false, "what issuing a certificate costs")
 	fs.IntVar(&b.joins, "joins", 0, "so many workloads join at once")
 	all := fs.Bool("all", false,
 		"everything: also 50 endpoints a service, a scoped mesh, and all of the above")
@@ -63,9 +66,12 @@ func parseFlags(args []string) (*bench, error) {
 	if b.joins < 0 {
 		return nil, fmt.Errorf("%w: -joins %d: want a number such as 1000", errUsage, b.joins)
 	}
-	named := *tls || b.joins > 0
+	named := *tls || b.certificates || b.joins > 0
 	if *all {
-		*tls, b.joins = true, cmp.Or(b.joins, 1000)
+		b.certificates, *tls = true, true
+		if b.joins == 0 {
+			b.joins = 1000
+		}
 	}
 	if *tls {
 		b.secureSetups(sizes)
@@ -73,6 +79,7 @@ func parseFlags(args []string) (*bench, error) {
 	if *all || !named {
 		b.plainSetups(sizes, *all)
 	}
+	b.build = b.build && len(b.plain) > 0
 	return b, nil
 }
 
@@ -129,8 +136,9 @@ func (b *bench) suites(ctx context.Context) error {
 		wanted  bool
 		measure func(context.Context) (string, error)
 	}{
-		{"results", len(b.plain) > 0, func(ctx context.Context) (string, error) { return b.fleets(ctx, b.plain) }},
+		{"results", len(b.plain) > 0, b.plaintext},
 		{"mutual TLS", len(b.secure) > 0, func(ctx context.Context) (string, error) { return b.fleets(ctx, b.secure) }},
+		{"certificates", b.certificates, issuing},
 		{"joins", b.joins > 0, b.join},
 	} {
 		if !suite.wanted {
@@ -154,4 +162,14 @@ func (b *bench) suites(ctx context.Context) error {
 		return fmt.Errorf("%d targets missed", misses)
 	}
 	return nil
+}
+
+// plaintext measures the fleets without TLS, and building a context.
+func (b *bench) plaintext(ctx context.Context) (string, error) {
+	fleets, err := b.fleets(ctx, b.plain)
+	if err != nil || !b.build {
+		return fleets, err
+	}
+	table, err := building(ctx)
+	return fleets + table, err
 }
