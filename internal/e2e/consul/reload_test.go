@@ -79,5 +79,5 @@ func TestMeshReload(t *testing.T) {
 	client.Want(t, "what the one that went knew", db, harness.Status(503))
 	client.Want(t, "version 2", second, harness.From("web-2"))
 	load.Stop()
-	load.Clean(t, 50)
+	load.Clean(t, 20)
 }
