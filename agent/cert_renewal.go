@@ -21,8 +21,8 @@ func (m *CertManager) Run(ctx context.Context) error {
 	return nil
 }
 
-// clockCheck is how often the clock is read while nothing is due. Timers stop while a machine
-// sleeps, and operators set clocks.
+// clockCheck is how often awaitDue reads the clock. One long timer would be late: timers stop while
+// a machine sleeps, and operators change clocks.
 const clockCheck = 5 * time.Second
 
 // awaitDue waits until the certificate is due for renewal. It returns false when ctx ended.
@@ -44,51 +44,52 @@ func (m *CertManager) awaitDue(ctx context.Context) bool {
 	return false
 }
 
-// plan schedules the next renewal. start says that the agent has just started.
+// plan schedules the next renewal. start means that the agent has just started.
 func (m *CertManager) plan(now time.Time, start bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	from, end := m.span()
 	m.renewal.Due = renewalTime(from, end, rand.Float64())
 	if late := now.Sub(m.renewal.Due); start && late > 0 {
-		// Many agents may start at one moment, after a power cut.
+		// After a power cut many agents start at the same time: spread their renewals.
 		m.renewal.Due = now.Add(time.Duration(rand.Float64() * float64(min(end.Sub(from)/100, 10*time.Second))))
 	}
 	m.log.Debug("the next renewal is scheduled", "at", m.renewal.Due, "ends", end)
 }
 
-// span returns when the certificate was received and when it expires. m.mu is held.
+// span returns when the certificate was received and when it expires. The caller holds m.mu.
 func (m *CertManager) span() (from, end time.Time) {
 	leaf := m.id.Leaf()
 	from, end = m.joined.Renewed, leaf.NotAfter
-	if from.Before(leaf.NotBefore) || !from.Before(end) { // the clock was wrong
+	if from.Before(leaf.NotBefore) || !from.Before(end) { // the clock was wrong when it was received
 		from = leaf.NotBefore
 	}
 	return from, end
 }
 
-// renewalTime is at 40 to 60 % of the certificate's life, so that machines that joined together do
-// not renew together. random is from 0 to 1.
+// renewalTime returns a time at 40 to 60 % of the certificate's lifetime, so that machines that
+// joined together do not renew together. random is from 0 to 1.
 func renewalTime(from, end time.Time, random float64) time.Time {
 	life := end.Sub(from)
 	return from.Add(time.Duration(float64(life) * (0.4 + 0.2*random)))
 }
 
-// Bounds of the pause after a failed attempt.
+// Bounds of the back-off after a failed attempt, before random is applied.
 const (
 	shortestRetry = time.Second
 	longestRetry  = 5 * time.Minute
 )
 
-// retryPause is the pause after a number of failed attempts. It doubles, up to a twentieth of the
-// certificate's life, and half of it is random. random is from 0 to 1.
+// retryPause returns the back-off after tries failed attempts. It doubles up to a twentieth of the
+// certificate's lifetime, and then varies by ±50 %. random is from 0 to 1.
 func retryPause(tries int, life time.Duration, random float64) time.Duration {
 	longest := min(max(life/20, shortestRetry), longestRetry)
 	pause := min(shortestRetry<<min(tries-1, 20), longest)
 	return pause/2 + time.Duration(random*float64(pause))
 }
 
-// renew requests a certificate for a new key, and stores both.
+// renew requests a certificate for a new key, and stores both. After a failure the next attempt
+// uses the same key.
 func (m *CertManager) renew(ctx context.Context) error {
 	m.saving.Lock()
 	key, err := m.store.nextKey()
@@ -135,7 +136,7 @@ func checkValidNow(id *Identity, now time.Time) error {
 	return nil
 }
 
-// note records the result of an attempt, and schedules the next one.
+// note records the result of an attempt, and schedules the next attempt.
 func (m *CertManager) note(err error) {
 	if err == nil {
 		m.mu.Lock()
@@ -166,14 +167,14 @@ func (m *CertManager) note(err error) {
 	}
 }
 
-// Renewal is the state of renewing.
+// Renewal is the state of the certificate's renewal.
 type Renewal struct {
 	// Due is when the next attempt is made.
 	Due time.Time
-	// Trouble is why the last attempt failed; nil if it did not.
+	// Trouble is why the last attempt failed; nil if it succeeded.
 	Trouble error
-	// Tries counts the failed attempts since the last certificate, Count the certificates since the
-	// start.
+	// Tries counts the failed attempts since the last renewal. Count counts the renewals since the
+	// agent started.
 	Tries int
 	Count uint64
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/ashore-mesh/ashore/agent/intercept"
 )
 
-// dnsAddresses are the addresses of the DNS port: 127.0.0.1, or the workload's own address if that
-// is a loopback one, so that several workloads can share a machine.
+// dnsAddresses are the addresses of the DNS port. If the workload's own address is a loopback one,
+// it is that, so that several workloads can share a machine. Otherwise it is 127.0.0.1, and also
+// intercept.Address6 if IPv6 traffic is intercepted.
 func (s *Settings) dnsAddresses() []netip.AddrPort {
 	at := func(ip netip.Addr) netip.AddrPort { return netip.AddrPortFrom(ip, uint16(s.Ports.DNS)) }
 	if s.own().IsLoopback() {
@@ -28,7 +29,7 @@ func (s *Settings) capturesDNS() bool {
 	return s.Workload.Interception == "tproxy" && s.Ports.DNS != 0
 }
 
-// dnsServer parses a server to forward to. It returns host:port.
+// dnsServer parses the address of a DNS server, with or without a port. It returns host:port.
 func dnsServer(text string) (string, error) {
 	if ip, err := netip.ParseAddr(text); err == nil {
 		return netip.AddrPortFrom(ip, 53).String(), nil
@@ -37,7 +38,7 @@ func dnsServer(text string) (string, error) {
 	return at.String(), err
 }
 
-// listenDNS opens the DNS port.
+// listenDNS opens the DNS port and returns a server that does not run yet.
 func (a *Agent) listenDNS(ctx context.Context) (*dns.Server, error) {
 	c := dns.Config{Addresses: a.settings.dnsAddresses(), Sockets: a.sockets, Log: a.log}
 	for _, text := range a.settings.DNS.Servers {
@@ -56,7 +57,7 @@ func (a *Agent) listenDNS(ctx context.Context) (*dns.Server, error) {
 	return s, nil
 }
 
-// reportDNS adds a line about DNS.
+// reportDNS adds the line about DNS to a status report.
 func (a *Agent) reportDNS(r *Report) {
 	if a.dns == nil {
 		return

@@ -1,11 +1,10 @@
-// Package agent makes a workload a member of the mesh, renews its identity, and runs the Envoy
-// beside it.
+// Package agent adds a workload to the mesh, renews its certificate, and runs its Envoy.
 //
 // Join verifies a control plane by the hash of its root, and makes a key on the machine. A one-time
-// token proves the identity of the workload. A CertManager renews the certificate from then on.
-// Key, certificates and roots are on disk, so an agent starts without a control plane.
+// token proves the identity of the workload. Afterwards a CertManager renews the certificate. Key,
+// certificates and roots are on disk, so an agent can start while no control plane is available.
 //
-// Settings say who the workload is and where the control plane answers. Bootstrap turns them into
+// Settings have the workload's name and the control plane's address. Bootstrap turns them into
 // Envoy's first configuration. An Agent runs Envoy, serves it configuration and certificates over a
 // unix socket, reports whether the workload is healthy, and drains Envoy at the end. Report returns
 // the status. With Dev there is no identity, and the connection to the control plane is plaintext.
@@ -20,5 +19,5 @@
 //   - probe checks the application.
 //   - dns answers queries for names of the mesh.
 //   - intercept installs the rules that send traffic to Envoy.
-//   - host joins a machine whose systemd units run the agent.
+//   - host adds workloads to the mesh on a machine where systemd units run the agent.
 package agent

@@ -12,21 +12,22 @@ import (
 	"time"
 )
 
-// Signer signs: the certificate of an authority, its key, and the chain to a root. Immutable.
+// Signer signs certificates. It has the certificate of an authority, its key, and the chain to a
+// root. Immutable.
 type Signer struct {
 	Cert *x509.Certificate
 	Key  crypto.Signer
-	// Intermediates are the certificates between a leaf and Root: Cert first, unless that is the root
-	// itself.
+	// Intermediates are the certificates between a leaf and Root, with Cert first. Empty if Cert is
+	// Root.
 	Intermediates []*x509.Certificate
 	Root          *x509.Certificate
 
-	texts []string // Intermediates as PEM
+	texts []string // Intermediates in PEM
 	root  string   // the ID of Root
 }
 
-// NewSigner makes a signer and checks that its parts fit. chain has the certificates between cert and
-// root, and may have these two. Errors say what does not fit.
+// NewSigner makes a signer and checks that key belongs to cert and that cert chains to root. chain
+// has the certificates between the two, and may include both.
 func NewSigner(cert *x509.Certificate, key crypto.Signer, chain []*x509.Certificate, root *x509.Certificate,
 	now time.Time) (*Signer, error) {
 	s := &Signer{Cert: cert, Key: key, Root: root, root: RootID(root)}
@@ -75,7 +76,7 @@ func NewKey() *ecdsa.PrivateKey {
 	return key
 }
 
-// NewRoot makes a root that signs itself.
+// NewRoot makes a self-signed root.
 func NewRoot(name string, life time.Duration, key crypto.Signer, now time.Time) (*Signer, error) {
 	t := newAuthority(name, life, now)
 	cert, err := createCertificate(t, t, key.Public(), key)
@@ -85,8 +86,8 @@ func NewRoot(name string, life time.Duration, key crypto.Signer, now time.Time) 
 	return NewSigner(cert, key, nil, cert, now)
 }
 
-// NewIntermediate makes an authority below s for the holder of key. It cannot sign other authorities,
-// and expires with s at the latest.
+// NewIntermediate signs the certificate of an intermediate authority whose public key is key. The
+// intermediate cannot sign other authorities, and expires with s at the latest.
 func (s *Signer) NewIntermediate(name string, life time.Duration, key crypto.PublicKey, now time.Time) (
 	*x509.Certificate, error) {
 	t := newAuthority(name, life, now)
@@ -95,7 +96,7 @@ func (s *Signer) NewIntermediate(name string, life time.Duration, key crypto.Pub
 	return createCertificate(t, s.Cert, key, s.Key)
 }
 
-// newAuthority is the template of an authority's certificate.
+// newAuthority returns the template of an authority's certificate.
 func newAuthority(name string, life time.Duration, now time.Time) *x509.Certificate {
 	return &x509.Certificate{
 		Subject:               pkix.Name{CommonName: name, Organization: []string{"Ashore"}, SerialNumber: rand.Text()},
@@ -107,8 +108,9 @@ func newAuthority(name string, life time.Duration, now time.Time) *x509.Certific
 	}
 }
 
-// cross certifies the key of another root under that root's own name, so that those who only trust p
-// accept what the other signs. It expires with the first of them. Errors: ErrSigner.
+// cross returns a cross-signed certificate: the name and key of another root, signed by p. Peers
+// that trust only p then accept certificates below the other root. It expires when the first of the
+// two roots does. Errors: ErrSigner.
 func (p *pair) cross(other *x509.Certificate, now time.Time) (*x509.Certificate, error) {
 	t := newAuthority("", 0, now)
 	t.RawSubject, t.SubjectKeyId = other.RawSubject, other.SubjectKeyId

@@ -9,13 +9,13 @@ import (
 	"syscall"
 )
 
-// refusedError is why a file or folder is not read although it is readable, and what to do.
+// refusedError says why a readable file or folder is not read, and what to do.
 type refusedError string
 
 func (e refusedError) Error() string { return string(e) }
 
-// inside resolves the symlinks of a path in dir and returns it relative to dir. A path that ends
-// outside of dir is a refusedError; dir itself may be a symlink.
+// inside resolves the symlinks of a path in dir, and returns the result relative to dir. If the
+// result is outside dir, the error is a refusedError. dir itself may be a symlink.
 func inside(dir, path string) (string, error) {
 	root, err := realPath(dir)
 	if err != nil {
@@ -36,7 +36,7 @@ func inside(dir, path string) (string, error) {
 	return rel, nil
 }
 
-// realPath is the absolute path without symlinks.
+// realPath returns an absolute path with all symlinks resolved.
 func realPath(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -45,14 +45,14 @@ func realPath(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// open opens a regular file of the folder.
+// open opens a regular file of the source's folder.
 func (s *Source) open(name string) (f *os.File, err error) {
 	path := filepath.Join(s.cfg.Dir, name)
 	rel, err := inside(s.cfg.Dir, path)
 	if err != nil {
 		return nil, err
 	}
-	// os.Root prevents that a link which is swapped now leads out of the folder.
+	// A symlink may change after the check above. os.Root does not follow it out of the folder.
 	root, err := os.OpenRoot(s.cfg.Dir)
 	if err != nil {
 		return nil, err
@@ -61,8 +61,8 @@ func (s *Source) open(name string) (f *os.File, err error) {
 	return openRegular(rel, root.Stat, root.OpenFile)
 }
 
-// openRegular opens a regular file. Devices and pipes are not opened: that may block or have
-// effects.
+// openRegular opens a regular file. It does not open devices and pipes, because that can block or
+// have side effects.
 func openRegular(
 	path string, stat func(string) (fs.FileInfo, error), open func(string, int, fs.FileMode) (*os.File, error),
 ) (*os.File, error) {

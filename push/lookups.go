@@ -12,7 +12,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// The look-ups in this file decide what proxies see. Package analyze uses them too.
+// The look-ups in this file decide what proxies see. Package analyze uses the same ones.
 
 // VirtualServices yields all VirtualServices, with every short name in them resolved.
 func (c *Context) VirtualServices() iter.Seq[*VirtualService] {
@@ -25,7 +25,7 @@ func (c *Context) VirtualServices() iter.Seq[*VirtualService] {
 	}
 }
 
-// ServiceFor returns the service that clients in a namespace reach by exactly that host, or nil if
+// ServiceFor returns the service that clients in a namespace reach by exactly this host, or nil if
 // there is none. An empty namespace stands for all namespaces without their own view.
 func (c *Context) ServiceFor(namespace, host string) *registry.Service {
 	return c.cache.services().find(namespace, host)
@@ -85,15 +85,15 @@ func (vs *VirtualService) Destinations() iter.Seq2[string, *networking.Destinati
 	}
 }
 
-// PeerModeOf returns the mTLS mode of an endpoint's port and the PeerAuthentication that sets it, or
-// nil if none does.
+// PeerModeOf returns the mTLS mode of an endpoint's port, and the PeerAuthentication that sets the
+// mode. The object is nil if the mode is the default.
 func (c *Context) PeerModeOf(ep *registry.Endpoint, port uint32) (PeerMode, *config.Object) {
 	root := c.in.Mesh.Config.GetRootNamespace()
 	return decide(c.peerPolicies().Of(ep.Namespace, ep.Labels), root).at(port)
 }
 
-// PeerModeAt returns the mTLS mode of a port and the PeerAuthentication that sets it, or nil if
-// none does.
+// PeerModeAt returns the mTLS mode of a port of the proxy, and the PeerAuthentication that sets the
+// mode. The object is nil if the mode is the default.
 func (sc *Scope) PeerModeAt(port uint32) (PeerMode, *config.Object) {
 	return decide(sc.PeerAuthentication.Items(), sc.Mesh.Config.GetRootNamespace()).at(port)
 }

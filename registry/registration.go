@@ -12,8 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/pmap"
 )
 
-// RegistrationKey identifies a registered workload, or one that reports its health for a
-// WorkloadEntry of an operator.
+// RegistrationKey identifies a registered workload, or a workload that reports its health for a
+// WorkloadEntry that an operator wrote.
 type RegistrationKey struct {
 	Namespace string `json:"namespace"`
 	// Group is the name of the WorkloadGroup. Empty if the workload reports for the WorkloadEntry
@@ -38,8 +38,8 @@ type Registration struct {
 	// Certificate is the hex SHA-256 fingerprint of the workload's latest certificate. Empty if the
 	// workload is not authenticated.
 	Certificate string `json:"certificate,omitempty"`
-	// Workload is a stable ID that all certificates of the workload have in common. Limits are per
-	// Workload. Empty if the workload is not authenticated.
+	// Workload is a stable ID that all certificates of the workload have in common. Limits apply
+	// per Workload. Empty if the workload is not authenticated.
 	Workload string `json:"workload,omitempty"`
 	// Addresses lists the addresses of the proxy, at least one. The first is the address of the
 	// workload.
@@ -48,7 +48,8 @@ type Registration struct {
 	Labels   map[string]string `json:"labels,omitempty"`
 	Locality Locality          `json:"locality,omitzero"`
 	Network  string            `json:"network,omitempty"`
-	// Unintercepted means that connections bypass the proxy: its INTERCEPTION_MODE is NONE.
+	// Unintercepted means that the proxy's INTERCEPTION_MODE is NONE: no rules redirect connections
+	// to the proxy.
 	Unintercepted bool `json:"unintercepted,omitempty"`
 	// Probed means that the workload has a readiness probe. It is not healthy before the first
 	// report.
@@ -61,13 +62,13 @@ type Registration struct {
 	ConnectedAt time.Time `json:"connectedAt,omitzero"`
 	// DisconnectedAt is when the proxy disconnected. Zero while it is connected.
 	DisconnectedAt time.Time `json:"disconnectedAt,omitzero"`
-	// Replica is the name of the control plane that the proxy is, or was last, connected to.
+	// Replica is the name of the replica that the proxy is or was last connected to.
 	Replica string `json:"replica,omitempty"`
-	// Session is the globally unique ID of the xDS stream that registered the workload. Empty if its
-	// proxy disconnected, or has not reconnected since the only replica restarted.
+	// Session is the globally unique ID of the xDS stream that registered the workload. Empty if
+	// its proxy disconnected, or has not reconnected since the only replica restarted.
 	Session string `json:"-"`
-	// LeaseExpiry is when a registration from before a restart of the only replica ends, unless the
-	// proxy reconnects. Zero for all others.
+	// LeaseExpiry is set after the only replica restarted. The registration ends then unless the
+	// proxy reconnects before. Zero otherwise.
 	LeaseExpiry time.Time `json:"-"`
 }
 
@@ -90,7 +91,7 @@ func (r Registration) CheckSize() error {
 type Reported uint8
 
 const (
-	// NotReported means that there was no report.
+	// NotReported means that there was no report yet.
 	NotReported Reported = iota
 	// ReportedHealthy and ReportedUnhealthy are the states of a report.
 	ReportedHealthy
@@ -107,7 +108,7 @@ type Report struct {
 	At    time.Time  `json:"at,omitzero"`
 }
 
-// Same returns true if r and o differ at most in At.
+// Same reports whether r and o are equal except for At.
 func (r Report) Same(o Report) bool {
 	r.At, o.At = time.Time{}, time.Time{}
 	return r == o
@@ -122,12 +123,12 @@ func (r Report) Healthy(probed bool) bool {
 // Registrations holds the registered workloads by key.
 type Registrations = pmap.Map[RegistrationKey, *Registration]
 
-// maxName is the greatest length of the name of an object.
+// maxName is the maximum length of the name of an object.
 const maxName = 253
 
 // RegistrationName returns the name of the WorkloadEntry of a registered workload: GROUP-ADDRESS,
-// or GROUP-ADDRESS-NETWORK if network is set. A name over 253 characters loses its beginning, as in
-// Istio.
+// or GROUP-ADDRESS-NETWORK if network is set. A name over 253 characters is cut at the
+// beginning, as in Istio.
 // Source: Istio, pilot/pkg/autoregistration.
 func RegistrationName(group string, address netip.Addr, network string) string {
 	parts := []string{group, strings.ReplaceAll(address.Unmap().WithZone("").String(), ":", "-"), network}

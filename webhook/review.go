@@ -2,9 +2,10 @@ package webhook
 
 import "encoding/json"
 
-// review is Kubernetes' AdmissionReview, as far as it matters here. It is written out: the library
-// would bring Kubernetes' machinery along for four small types that never change. Source:
-// k8s.io/api admission/v1,
+// review is the part of Kubernetes' AdmissionReview that the package uses. It is defined here
+// because k8s.io/api has many dependencies, and these small types never change.
+//
+// Source: k8s.io/api admission/v1,
 // https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers
 type review struct {
 	APIVersion string    `json:"apiVersion"`
@@ -13,30 +14,32 @@ type review struct {
 	Response   *response `json:"response,omitempty"`
 }
 
-// What a review calls itself.
+// The apiVersion and kind of a review.
 const (
 	reviewVersion = "admission.k8s.io/v1"
 	reviewKind    = "AdmissionReview"
 )
 
-// request is a write that a client asks for. Other fields, such as dryRun, change no answer.
+// request is a write that a client requests. Other fields, such as dryRun, do not affect the
+// answer.
 type request struct {
-	// UID names it; the answer has to repeat it.
+	// UID identifies the request. The response has the same UID.
 	UID string `json:"uid"`
-	// Kind is that of Object; API servers send it always.
+	// Kind is the kind of Object. API servers always send it.
 	Kind struct {
 		Group string `json:"group"`
 		Kind  string `json:"kind"`
 	} `json:"kind"`
-	// SubResource is the part of the object that is written, "status"; empty: the object.
+	// SubResource is the part of the object that is written, such as "status"; empty for the whole
+	// object.
 	SubResource string `json:"subResource"`
 	// Operation is CREATE, UPDATE, DELETE or CONNECT.
 	Operation string `json:"operation"`
-	// Object is how it would be then; null when it would not be.
+	// Object is the object after the write; null if the write deletes it.
 	Object json.RawMessage `json:"object"`
 }
 
-// The operations.
+// The values of request.Operation.
 const (
 	opCreate  = "CREATE"
 	opUpdate  = "UPDATE"
@@ -44,7 +47,7 @@ const (
 	opConnect = "CONNECT"
 )
 
-// response is the answer.
+// response is the answer to a request.
 type response struct {
 	UID     string  `json:"uid"`
 	Allowed bool    `json:"allowed"`
@@ -53,7 +56,7 @@ type response struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// status says why something is not allowed: Kubernetes' Status.
+// status is Kubernetes' Status: why a request is not allowed.
 type status struct {
 	Code    int      `json:"code"`
 	Reason  string   `json:"reason"`
@@ -61,7 +64,7 @@ type status struct {
 	Details *details `json:"details,omitempty"`
 }
 
-// details are for programs.
+// details is the machine-readable part of a status.
 type details struct {
 	Name   string  `json:"name,omitempty"`
 	Group  string  `json:"group,omitempty"`
@@ -69,7 +72,7 @@ type details struct {
 	Causes []cause `json:"causes,omitempty"`
 }
 
-// cause is one thing that is wrong.
+// cause is one error in the object.
 type cause struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`

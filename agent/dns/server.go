@@ -31,14 +31,16 @@ const (
 
 // Config is the configuration of a Server.
 type Config struct {
-	// Addresses are where it answers, over UDP and TCP.
+	// Addresses are those that the server listens on, over UDP and TCP.
 	Addresses []netip.AddrPort
-	// Sockets are those that the service manager opened at some of Addresses, and keeps open.
+	// Sockets are inherited from the service manager, for some of Addresses. The service manager
+	// keeps them open.
 	Sockets []*os.File
-	// Servers are host:port of the servers to forward to. Empty: those of ResolvConf, or of
-	// Resolved when ResolvConf names systemd-resolved.
+	// Servers are host:port of the servers to forward to. If it is empty, they are read from
+	// ResolvConf, or from Resolved if ResolvConf names only systemd-resolved.
 	Servers []string
-	// ResolvConf is /etc/resolv.conf when empty; Resolved is /run/systemd/resolve/resolv.conf.
+	// ResolvConf is the path of resolv.conf; the default is /etc/resolv.conf. Resolved is the path
+	// of systemd-resolved's; the default is /run/systemd/resolve/resolv.conf.
 	ResolvConf, Resolved string
 	Log                  hclog.Logger
 }
@@ -67,12 +69,12 @@ type exchangeFunc func(ctx context.Context, network, server string, query *dns.M
 type State struct {
 	// Names is the number of names of the mesh.
 	Names int
-	// Servers answer for all other names.
+	// Servers are those that queries for all other names are forwarded to.
 	Servers []string
-	// Trouble is why Servers are out of date or do not answer; empty: they answer.
+	// Trouble is why Servers are out of date or do not answer; empty if they answer.
 	Trouble string
 	// Answered counts queries that the table answered, and Forwarded those that another server
-	// answered. Failed counts those without an answer, or above the limit.
+	// answered. Failed counts those that no server answered, and those beyond maxForwards.
 	Answered, Forwarded, Failed uint64
 }
 
@@ -108,24 +110,25 @@ func Listen(ctx context.Context, c Config) (_ *Server, err error) {
 	return s, nil
 }
 
-// inherited returns the socket of a kind at an address; nil when there is none.
+// inherited returns the socket of the kind that open accepts and that has an address; nil if there
+// is none.
 func inherited[T io.Closer](files []*os.File, open func(*os.File) (T, error), address func(T) net.Addr,
 	at netip.AddrPort) (none T) {
 	for _, f := range files {
 		s, err := open(f)
 		if err != nil {
-			continue // of the other kind
+			continue // a UDP socket where a TCP one is wanted, or the reverse
 		}
 		if address(s).String() == at.String() {
 			return s
 		}
-		_ = s.Close() // a copy
+		_ = s.Close() // open duplicated the file descriptor
 	}
 	return none
 }
 
-// freebind allows a port to be opened before the machine has its address. The interception rules
-// add one, before or after the agent starts.
+// freebind allows the server to bind to an address that the machine does not have yet. The
+// interception rules add intercept.Address6, before or after the agent starts.
 func freebind(network, _ string, c syscall.RawConn) (err error) {
 	level, option := unix.IPPROTO_IP, unix.IP_FREEBIND
 	if network == "udp6" || network == "tcp6" {
@@ -147,7 +150,7 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run answers until ctx ends, and closes the ports.
+// Run answers queries until ctx ends, and closes the ports.
 func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	handler := func(network string) dns.Handler {
@@ -190,7 +193,7 @@ func serve(ctx context.Context, server *dns.Server) error {
 // SetTable replaces the names of the mesh.
 func (s *Server) SetTable(t *Table) { s.table.Store(t) }
 
-// Addresses are where it answers.
+// Addresses are those that the server listens on.
 func (s *Server) Addresses() []netip.AddrPort { return s.addresses }
 
 // State returns the current state.
@@ -240,8 +243,8 @@ func (s *Server) answer(ctx context.Context, network string, query *dns.Msg) *dn
 	return r
 }
 
-// reply returns the addresses of the requested family in random order. Without any the answer is
-// empty, because the name exists.
+// reply returns the addresses of the requested family in random order. If there are none, the
+// answer is empty and not NXDOMAIN, because the name exists.
 func (a addresses) reply(query *dns.Msg, canonical string) *dns.Msg {
 	r := new(dns.Msg).SetReply(query)
 	r.Authoritative, r.RecursionAvailable = true, true

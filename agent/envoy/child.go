@@ -14,10 +14,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// KillAfter is how long Envoy may take to end once it was asked to.
+// KillAfter is how long Envoy may take to exit after SIGTERM.
 const KillAfter = 5 * time.Second
 
-// Child runs Envoy as a child of this process, and starts it again when it ends unexpectedly.
+// Child runs Envoy as a child process, and restarts it when it exits unexpectedly.
 type Child struct {
 	restarter
 	path   string
@@ -33,7 +33,7 @@ func NewChild(path, bootstrap string, o Options, stdout, stderr io.Writer, log h
 	return &Child{newRestarter(log), path, args, stdout, stderr}
 }
 
-// Run implements Runner.
+// Run implements Runner. After last has ended, Envoy is not restarted.
 func (c *Child) Run(ctx, last context.Context) error {
 	c.repeat(ctx, last, c.run)
 	return nil
@@ -48,12 +48,11 @@ func (*Child) Stays(context.Context) bool { return false }
 // Stop implements Runner: a child ends when Run does.
 func (*Child) Stop(context.Context) error { return nil }
 
-// run starts Envoy, and returns its last error when it has ended. When ctx ends, Envoy gets
-// SIGTERM, and after KillAfter SIGKILL. Envoy does not outlive this process, even if that is
-// killed.
+// run starts Envoy, waits until it exits and returns why. When ctx ends, Envoy gets SIGTERM, and
+// SIGKILL after KillAfter. Envoy does not outlive this process, even if this process is killed.
 func (c *Child) run(ctx context.Context) error {
-	// The kernel sends the death signal when the *thread* that started Envoy ends, so this thread
-	// must live as long. https://github.com/golang/go/issues/27505
+	// The kernel sends Pdeathsig when the *thread* that started Envoy exits, so this thread must
+	// live as long as Envoy. https://github.com/golang/go/issues/27505
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -62,11 +61,11 @@ func (c *Child) run(ctx context.Context) error {
 	}
 	last := &lastLine{}
 	cmd := exec.CommandContext(ctx, c.path, c.args...)
-	// Not files: Envoy opens /dev/stdout for access logs, which fails on systemd's sockets and
-	// works on our pipes.
+	// Envoy opens /dev/stdout for access logs. That fails if stdout is a socket of systemd, so pass
+	// writers that are not files: exec then uses pipes.
 	cmd.Stdout, cmd.Stderr = writerOnly{c.stdout}, io.MultiWriter(c.stderr, last)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Setpgid:   true, // a terminal's Ctrl-C is for the agent, which drains first
+		Setpgid:   true, // Ctrl-C in a terminal only reaches the agent, which drains Envoy first
 		Pdeathsig: syscall.SIGKILL,
 	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -83,7 +82,7 @@ func (c *Child) run(ctx context.Context) error {
 	return fmt.Errorf("%s: %w: %s", c.path, err, last.text())
 }
 
-// lastLine keeps the end of Envoy's log: its last line is the probable reason of its end.
+// lastLine keeps the end of Envoy's log. The last line is probably the reason why it exited.
 type lastLine struct{ end []byte }
 
 // Write never fails.
@@ -98,7 +97,7 @@ func (l *lastLine) text() string {
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
-// writerOnly hides that a writer is a file.
+// writerOnly hides that a writer is an *os.File, so that exec makes a pipe.
 type writerOnly struct{ io.Writer }
 
 // raiseFileLimit lets Envoy open as many files as the machine allows. Go resets the limit for child

@@ -1,9 +1,9 @@
-// Package host makes a machine whose systemd units run the agent a member of the mesh.
+// Package host adds workloads of a machine to the mesh, where systemd units run the agent.
 //
-// Join checks the machine, joins with the rights of the agent's user, starts the unit and installs
-// the interception rules; if a step fails, they are undone. Leave undoes all of them. Report shows
-// the units.
+// Join checks the machine, joins as the agent's user, starts the unit and installs the interception
+// rules. If a step fails, it undoes the earlier ones. Leave undoes all of them. Report shows the
+// units.
 //
-// The first workload of a machine has ashore-agent.service, which finds it by the link
-// agent.MainLink. Further ones have ashore-agent@NAME.NAMESPACE.service.
+// ashore-agent.service runs the first workload of a machine, which it finds by the symlink
+// agent.MainLink. ashore-agent@NAME.NAMESPACE.service runs each further workload.
 package host

@@ -14,14 +14,14 @@ import (
 
 // Joined is the result of Join.
 type Joined struct {
-	// Settings are those that it runs with.
+	// Settings are those that the workload runs with.
 	Settings agent.Settings
-	// Unchanged says that it had joined before and runs, so that nothing was done.
+	// Unchanged means that the workload had joined before and was running, so nothing was done.
 	Unchanged bool
 }
 
-// Join makes a workload a member of the mesh and runs it. If a step fails or ctx ends, the steps
-// before it are undone. The identity stays, and the same command continues with it.
+// Join makes a workload a member of the mesh and runs it. If a step fails or ctx ends, the earlier
+// steps are undone. The identity is kept, and the same command continues with it.
 func (h *Host) Join(ctx context.Context, c agent.JoinConfig) (*Joined, error) {
 	w := &joining{Host: h, settings: c.Settings}
 	if err := w.chooseUnit(); err != nil {
@@ -32,7 +32,7 @@ func (h *Host) Join(ctx context.Context, c agent.JoinConfig) (*Joined, error) {
 		return nil, errors.Join(fmt.Errorf("systemd does not know %s: install the package ashore-agent", w.unit), err)
 	}
 	w.before = units[0]
-	if w.before.Active != "active" { // else its own Envoy uses the ports
+	if w.before.Active != "active" { // an active unit's own Envoy uses the ports
 		if err := w.check(ctx); err != nil {
 			return nil, err
 		}
@@ -53,17 +53,17 @@ func (h *Host) Join(ctx context.Context, c agent.JoinConfig) (*Joined, error) {
 	if err != nil {
 		return nil, errors.Join(err, w.undo(ctx))
 	}
-	return &Joined{w.settings, result.Already && !w.started && !w.ruled}, nil
+	return &Joined{w.settings, result.Already && !w.started && !w.hasRules}, nil
 }
 
 // joining is the state of a Join.
 type joining struct {
 	*Host
 	settings agent.Settings // of the workload
-	unit     string
-	before   machine.Unit // the state of the unit before
-	started  bool         // the unit was started
-	ruled    bool         // the rules were installed
+	unit     string         // the systemd unit that runs the workload
+	before   machine.Unit   // the state of unit before the Join
+	started  bool           // the Join started unit
+	hasRules bool           // the Join installed the interception rules
 }
 
 // chooseUnit finds the unit of the workload. The first workload of a machine has mainUnit.
@@ -110,13 +110,13 @@ func (w *joining) check(ctx context.Context) error {
 	if err := s.FindAddress(ctx); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	if !joined(s.State) { // else an Envoy of this workload may still run
+	if !joined(s.State) { // after an earlier join, this workload's Envoy may still use the ports
 		errs = append(errs, agent.PortsFree(&s, w.Owner))
 	}
 	return errors.Join(errs...)
 }
 
-// start starts the unit and installs the rules, unless that is done already.
+// start starts the unit and installs the rules. It skips what is already done.
 func (w *joining) start(ctx context.Context) error {
 	s, err := agent.Kept(w.settings.State)
 	if err != nil {
@@ -158,14 +158,14 @@ func (w *joining) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.Rules.Install(ctx, c, checks); err != nil { // it leaves none
+	if err := w.Rules.Install(ctx, c, checks); err != nil { // Install has undone its change
 		return err
 	}
-	w.ruled = true
+	w.hasRules = true
 	return w.KeepRules(ctx)
 }
 
-// KeepRules starts the unit that keeps confirmed rules installed, also from the next boot.
+// KeepRules starts the unit that keeps confirmed rules installed, and enables it at boot.
 func (h *Host) KeepRules(ctx context.Context) error {
 	if err := h.Systemd.Run(ctx, "enable", "--quiet", "--now", interceptUnit); err != nil {
 		return fmt.Errorf("install the rules at boot: %w", err)
@@ -187,13 +187,13 @@ func (w *joining) link() error {
 
 // undo stops and removes what start did.
 func (w *joining) undo(ctx context.Context) error {
-	if !w.started && !w.ruled {
+	if !w.started && !w.hasRules {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
 	var err error
-	if w.ruled {
+	if w.hasRules {
 		err = w.removeRules(ctx)
 	}
 	if w.started {

@@ -13,27 +13,27 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// Settings limit what the WorkloadGroup may check on this machine.
+// Settings limit how the application is checked on this machine.
 type Settings struct {
 	// AllowGroupExec lets the group's probe run a command on this machine, as the agent's user:
 	// everyone who can write the group can then run programs as that user.
 	AllowGroupExec bool `yaml:"allowGroupExec"`
-	// CheckPorts makes the agent check each second whether the workload's ports are served. If the
-	// group has no probe, that is the application's health.
+	// CheckPorts makes the agent check each second whether the application listens on the
+	// workload's ports. If the group has no probe, the result is the application's health.
 	CheckPorts bool `yaml:"checkPorts"`
 }
 
-// check is how the application is checked, as the control plane says.
+// check is how the application is checked, as configured by the control plane.
 type check struct {
-	probe   *networking.ReadinessProbe // of the WorkloadGroup; nil: it has none
-	ports   []checkedPort              // the ports that have to be served
+	probe   *networking.ReadinessProbe // of the WorkloadGroup, if allowed; may be nil
+	ports   []checkedPort              // the ports that the application has to listen on
 	unit    string                     // the systemd unit that has to be active; empty: none
 	sent    *networking.ReadinessProbe // as the control plane sent it; may be nil
-	refused error                      // why the probe is not used; nil: it is
+	refused error                      // why the probe is refused; nil: it is not
 }
 
-// read reads what the control plane sent; nil: nothing. A probe is refused if the settings do not
-// allow it on this machine, or if the agent does not know its method.
+// read converts what the control plane sent, which may be nil. A probe is refused if the settings
+// do not allow it on this machine, or if the agent does not know its method.
 func (c *Config) read(p *networking.ReadinessProbe) check {
 	out := check{sent: p}
 	if p == nil {
@@ -49,7 +49,8 @@ func (c *Config) read(p *networking.ReadinessProbe) check {
 	return out
 }
 
-// extensions reads Ashore's own fields, and returns a copy of the probe without them.
+// extensions reads Ashore's own fields, which Istio's API does not have, into c. It returns a copy
+// of the probe without them.
 func (c *check) extensions(p *networking.ReadinessProbe) *networking.ReadinessProbe {
 	p = proto.CloneOf(p)
 	m := p.ProtoReflect()
@@ -110,14 +111,15 @@ func (c *Config) allowsHost(host string) error {
 		"leave host out in the group (a Host header may go into httpHeaders)", host))
 }
 
-// schedule says when a check runs, and how many results in a row change the health.
+// schedule is when a check runs. up and down are how many successes and failures in a row change
+// the health.
 type schedule struct {
 	delay, period, timeout time.Duration
 	up, down               int
 }
 
 // schedule returns the schedule of the group's probe, with Istio's defaults. Without a probe the
-// ports and the unit are checked each second, and one result decides.
+// ports and the unit are checked each second, and one result changes the health.
 func (c *check) schedule() schedule {
 	if c.probe == nil {
 		return schedule{period: time.Second, timeout: time.Second, up: 1, down: 1}

@@ -14,7 +14,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Health is the state of the workload.
+// Health is the health of the application.
 type Health struct {
 	// Reason is why it is unhealthy; empty: it is healthy.
 	Reason string
@@ -27,19 +27,20 @@ type Config struct {
 	Settings
 	// Addresses are the workload's. Probes that name no host connect to the first one.
 	Addresses []string
-	// Listens returns the addresses where Envoy listens, host:port, for a workload whose
-	// connections are not intercepted. Nil: they are intercepted.
+	// Listens returns the addresses that Envoy listens on, host:port. It is set only if the
+	// workload's connections are not intercepted.
 	Listens func(context.Context) (map[string]bool, error)
-	// Unit returns why a systemd unit is not active. known is false if systemd does not answer.
+	// Unit returns why a systemd unit is not active; nil if it is. known is false if systemd does
+	// not answer.
 	Unit func(ctx context.Context, name string) (why error, known bool)
 	// Report receives each change of the health.
 	Report func(Health)
 	Log    hclog.Logger
 }
 
-// Prober checks the application as the control plane says, and reports changes of its health. A
-// changed check starts with the known health, so that an edit of a WorkloadGroup does not remove a
-// healthy workload from the endpoints.
+// Prober checks the application as the control plane configures, and reports changes of its health.
+// When the check changes, the last known health stays until a new result changes it. So an edit of
+// a WorkloadGroup does not remove a healthy workload from the endpoints.
 type Prober struct {
 	cfg Config // immutable
 	// immutable; tests replace it
@@ -62,7 +63,7 @@ type Prober struct {
 // is unhealthy. Nil: there is nothing to check.
 type checkFunc func(context.Context) (registry.PortStates, error)
 
-// State describes for people how the application is checked.
+// State describes how the application is checked. It is for status output.
 type State struct {
 	// By is how it is checked; empty: not at all, or not known yet.
 	By string
@@ -76,12 +77,12 @@ func New(c Config) *Prober {
 	return &Prober{cfg: c, method: method, ports: newPortChecker(c), updates: make(chan check, 1)}
 }
 
-// Set replaces the check by the group's probe, which may be empty. Nil: the control plane sent
-// none. It returns why the probe is refused. Not safe for concurrent use.
+// Set replaces the check with what the control plane sent: the group's probe, which may be empty or
+// nil. It returns why the probe is refused. Not safe for concurrent use.
 func (p *Prober) Set(probe *networking.ReadinessProbe) error {
 	c := p.cfg.read(probe)
 	select {
-	case <-p.updates: // not used yet
+	case <-p.updates: // replaces an update that Run has not received
 	default:
 	}
 	p.updates <- c
@@ -101,12 +102,11 @@ func (p *Prober) setState(s State) {
 	p.state = s
 }
 
-// portsWait is how long a workload without checks waits until it is healthy. At the first
-// registration the ports arrive a moment after an empty answer.
+// portsWait delays the first report of a workload without checks. At the first registration the
+// control plane sends an empty check, and the ports shortly after.
 const portsWait = time.Second
 
-// Run checks until ctx ends. It reports nothing before the control plane or the cache file has a
-// check.
+// Run checks the application until ctx ends. It reports nothing until Set was called.
 func (p *Prober) Run(ctx context.Context) error {
 	start := time.Now()
 	var next <-chan time.Time
@@ -117,7 +117,7 @@ func (p *Prober) Run(ctx context.Context) error {
 		case c := <-p.updates:
 			p.setState(State{p.State().By, c.refused})
 			switch {
-			case c.refused != nil && p.check == nil: // there is no previous one
+			case c.refused != nil && p.check == nil: // no previous check stays in use
 				p.cfg.Report(Health{Reason: c.refused.Error()})
 			case c.refused == nil && (p.check == nil || !proto.Equal(c.sent, p.check.sent)):
 				p.use(c)
@@ -162,14 +162,14 @@ func (p *Prober) use(c check) {
 		return
 	}
 	p.cfg.Log.Info("the application is checked", "how", by)
-	var inactive error // systemd's last answer about the unit
+	var inactive error // why the unit was inactive in systemd's last answer
 	answered := false
 	p.once = func(ctx context.Context) (states registry.PortStates, err error) {
 		if ports {
 			states, err = p.ports.check(ctx, c.ports)
 		}
 		if run != nil {
-			states, err = states.Without(registry.PortClosed), run(ctx) // the probe decides about the health
+			states, err = states.Without(registry.PortClosed), run(ctx) // the probe decides the health
 		}
 		if c.unit != "" {
 			if now, known := p.cfg.Unit(ctx, c.unit); known || !answered {
@@ -211,12 +211,12 @@ func (p *Prober) run(ctx context.Context) {
 	p.cfg.Report(h)
 }
 
-// counter turns results into a health by thresholds.
+// counter computes the health from results and thresholds.
 type counter struct {
-	up, down int // thresholds
-	known    bool
-	healthy  bool // the latest result while known is false
-	row      int  // results in a row that contradict the health
+	up, down int  // thresholds
+	known    bool // the health was decided at least once
+	healthy  bool // the health if known; else the latest result
+	row      int  // results in a row that contradict the health, or are equal while known is false
 }
 
 // count adds one result.

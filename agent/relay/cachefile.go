@@ -14,14 +14,14 @@ import (
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
-// fileVersion is the version of the content. The cache file is a fileContent in gob, in gzip for its
-// checksum.
+// fileVersion is the version of fileContent. The cache file is a fileContent, encoded as gob and
+// compressed with gzip, which adds a checksum.
 const fileVersion = 3
 
 const (
 	// maxFile is the maximum size of the file, in bytes.
 	maxFile = 1 << 30
-	// maxClockError is how far in the future the file's time may be.
+	// maxClockError is how far fileContent.Confirmed may be in the future.
 	maxClockError = 5 * time.Minute
 )
 
@@ -51,7 +51,8 @@ func (c *cache) save(path, owner string, confirmed time.Time) error {
 	return wholefile.SyncFolder(filepath.Dir(path))
 }
 
-// load reads the cache file of an owner. Errors: fs.ErrNotExist, or why the file is not used.
+// load reads the cache file. It returns the cache and when a control plane last confirmed it.
+// Errors: fs.ErrNotExist, or why the file is not used.
 func load(path, owner string, now time.Time, maxAge time.Duration) (*cache, time.Time, error) {
 	raw, _, err := readfile.Read(path, maxFile)
 	if err != nil {
@@ -77,7 +78,7 @@ func decodeFile(raw []byte) (*fileContent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("it is damaged: %w", err)
 	}
-	body, err := io.ReadAll(io.LimitReader(in, maxFile)) // at its end the checksum is compared
+	body, err := io.ReadAll(io.LimitReader(in, maxFile)) // gzip verifies the checksum at the end
 	content := &fileContent{}
 	if err == nil {
 		err = gob.NewDecoder(bytes.NewReader(body)).Decode(content)
@@ -89,13 +90,13 @@ func decodeFile(raw []byte) (*fileContent, error) {
 }
 
 // check returns why a file is not used; nil if it is.
-func (h *fileContent) check(owner string, now time.Time, maxAge time.Duration) error {
-	at := h.Confirmed.UTC().Format(time.RFC3339)
-	switch age := now.Sub(h.Confirmed); {
-	case h.Version != fileVersion:
-		return fmt.Errorf("its form is %d, this agent knows %d", h.Version, fileVersion)
-	case h.Owner != owner:
-		return fmt.Errorf("it is of %.300q, this workload is %q", h.Owner, owner)
+func (f *fileContent) check(owner string, now time.Time, maxAge time.Duration) error {
+	at := f.Confirmed.UTC().Format(time.RFC3339)
+	switch age := now.Sub(f.Confirmed); {
+	case f.Version != fileVersion:
+		return fmt.Errorf("its form is %d, this agent knows %d", f.Version, fileVersion)
+	case f.Owner != owner:
+		return fmt.Errorf("it is of %.300q, this workload is %q", f.Owner, owner)
 	case age < -maxClockError:
 		return fmt.Errorf("it is from the future: it was confirmed at %s, and this machine's clock says %s; "+
 			"set the clock (timedatectl, chrony)", at, now.UTC().Format(time.RFC3339))

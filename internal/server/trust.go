@@ -14,8 +14,7 @@ import (
 	"github.com/ashore-mesh/ashore/xds"
 )
 
-// bundleInterval is how often the bundles that proxies have acknowledged are compared with the
-// ledger.
+// bundleInterval is how often the acknowledger records the bundles that proxies have acknowledged.
 const bundleInterval = 2 * time.Second
 
 // trust sends the trusted roots and the revocations to the assembler.
@@ -26,8 +25,9 @@ type trust struct {
 	connections push.ConnectionBounds // of callers that show a certificate
 }
 
-// runTrust adds the parts that send changes of trust to proxies and record who has them. It returns
-// what the assembler reads; nil without a certificate authority.
+// runTrust adds two parts: one sends changes of the roots and revocations to the assembler, the
+// other records which workloads have the current roots. It returns the channel that the assembler
+// reads; nil without a certificate authority.
 func (s *Server) runTrust(id *identity) <-chan *push.Trust {
 	if id == nil {
 		return nil
@@ -39,24 +39,24 @@ func (s *Server) runTrust(id *identity) <-chan *push.Trust {
 	return t.out
 }
 
-// run sends them after each change until ctx ends.
+// run sends the roots and revocations after each change until ctx ends.
 func (t *trust) run(ctx context.Context) error {
 	roots, changed := t.manager.Changed(ctx), t.ledger.Watch(ctx)
-	var told, next *push.Trust
+	var sent, next *push.Trust
 	read := true
 	for {
 		if read {
-			read, next = false, sameTrust(told, t.read())
+			read, next = false, reuseEqual(sent, t.read())
 		}
 		out := t.out
-		if next == told {
+		if next == sent {
 			out = nil // nothing has changed
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case out <- next:
-			told = next
+			sent = next
 		case <-roots:
 			read = true
 		case <-changed:
@@ -65,7 +65,8 @@ func (t *trust) run(ctx context.Context) error {
 	}
 }
 
-// read returns the present trust. Streams of revoked peers end at once, without waiting for a build.
+// read returns the current trust. It also ends the streams of revoked peers at once, without
+// waiting for the assembler.
 func (t *trust) read() *push.Trust {
 	known := t.ledger.Revocations()
 	t.proxies.Recheck()
@@ -78,8 +79,8 @@ func (t *trust) read() *push.Trust {
 	return out
 }
 
-// sameTrust returns old if found is equal: equal things keep their pointer.
-func sameTrust(old, found *push.Trust) *push.Trust {
+// reuseEqual returns old if found is equal to it, so that an unchanged trust keeps its pointer.
+func reuseEqual(old, found *push.Trust) *push.Trust {
 	if old != nil && old.ID == found.ID && slices.Equal(old.Roots, found.Roots) &&
 		slices.Equal(old.Identities, found.Identities) && slices.Equal(old.Certificates, found.Certificates) {
 		return old
@@ -87,15 +88,15 @@ func sameTrust(old, found *push.Trust) *push.Trust {
 	return found
 }
 
-// acknowledger records in the ledger which workloads have the current bundle, as their proxies
-// acknowledge it. A rotation of the root waits for them.
+// acknowledger records in the ledger which workloads' proxies have acknowledged the current bundle.
+// A rotation of the root waits for these acknowledgements.
 type acknowledger struct {
 	*identity
 	bundles func() []xds.ProxyBundle // of the connected proxies
 	log     hclog.Logger
 }
 
-// run looks every bundleInterval until ctx ends.
+// run records changes every bundleInterval until ctx ends.
 func (a *acknowledger) run(ctx context.Context) error {
 	tick := time.NewTicker(bundleInterval)
 	defer tick.Stop()
@@ -118,7 +119,8 @@ func (a *acknowledger) run(ctx context.Context) error {
 	}
 }
 
-// having returns the serials of the certificates whose proxies have a bundle, with the bundle.
+// having returns the serial numbers of the certificates of proxies that have acknowledged bundle.
+// Each value of the map is bundle.
 func having(proxies []xds.ProxyBundle, bundle string) map[string]string {
 	out := map[string]string{}
 	for _, p := range proxies {
@@ -129,7 +131,7 @@ func having(proxies []xds.ProxyBundle, bundle string) map[string]string {
 	return out
 }
 
-// record records that the holders of certificates have a bundle.
+// record records that the workloads with these certificates have acknowledged bundle.
 func (a *acknowledger) record(ctx context.Context, bundle string, serials map[string]string) error {
 	workloads, err := a.ledger.Workloads(ctx)
 	errs := []error{err}

@@ -17,22 +17,23 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testport"
 )
 
-// Path is the Consul to test with: $CONSUL, or the one that "make tools" built. A test without one
-// fails.
+// Path returns the program of Consul: $CONSUL, or the one that "make tools" built. If there is
+// none, the test fails.
 func Path(t testing.TB) string {
 	t.Helper()
 	return testchild.Tool(t, "CONSUL", "consul")
 }
 
-// Agent is a server of a datacenter of its own on 127.0.0.1, at ports that it keeps when it is
-// started again.
+// Agent is a Consul server with its own datacenter on this machine. It keeps its ports when it is
+// restarted.
 type Agent struct {
-	// Address is that of its HTTP interface, "127.0.0.1:20123"; Secure that of HTTPS.
+	// Address is the address of the HTTP API, such as "127.0.0.1:20123". Secure is that of HTTPS.
 	Address, Secure string
-	// WAN is where agents of other datacenters find it (retry_join_wan), LAN where those of its own
-	// do (retry_join).
+	// WAN is its address for agents of other datacenters (retry_join_wan), and LAN for agents of
+	// its own datacenter (retry_join).
 	WAN, LAN string
-	// CAFile has the authority of its certificate, which CertFile and KeyFile are.
+	// CertFile and KeyFile are its certificate and key. CAFile is the CA that signed the
+	// certificate.
 	CAFile, CertFile, KeyFile string
 
 	t      testing.TB
@@ -43,11 +44,11 @@ type Agent struct {
 	signal func(os.Signal) error
 }
 
-// VerifyClients among the settings of an agent has it want certificates of its clients over HTTPS.
+// VerifyClients is a key for New. It makes the agent require client certificates over HTTPS.
 const VerifyClients = "verify_clients"
 
-// New prepares an agent with these settings of Consul's configuration besides those that every one
-// has; nil: no others.
+// New returns an agent that does not run yet. more is added to the agent's configuration and may
+// replace the defaults; it may be nil.
 func New(t testing.TB, more map[string]any) *Agent {
 	t.Helper()
 	dir := t.TempDir()
@@ -61,7 +62,7 @@ func New(t testing.TB, more map[string]any) *Agent {
 	a.Address, a.Secure = fmt.Sprintf("127.0.0.1:%d", port), fmt.Sprintf("127.0.0.1:%d", secure)
 	a.config = map[string]any{
 		"server": true, "bootstrap_expect": 1, "data_dir": filepath.Join(dir, "data"), "client_addr": "127.0.0.1",
-		"bind_addr": "127.0.0.2", // on 127.0.0.1 the UDP port stands for the claim of testport
+		"bind_addr": "127.0.0.2", // testport reserves a port by binding its UDP port on 127.0.0.1
 		"ports": map[string]any{"http": port, "https": secure, "server": testport.Free(t), "serf_lan": lan,
 			"serf_wan": wan, "dns": -1, "grpc": -1, "grpc_tls": -1},
 		"tls": map[string]any{"https": map[string]any{"cert_file": a.CertFile, "key_file": a.KeyFile,
@@ -74,7 +75,7 @@ func New(t testing.TB, more map[string]any) *Agent {
 	return a
 }
 
-// Start runs a new agent until t ends.
+// Start returns a new agent that runs until t ends.
 func Start(t testing.TB, more map[string]any) *Agent {
 	t.Helper()
 	a := New(t, more)
@@ -82,7 +83,8 @@ func Start(t testing.TB, more map[string]any) *Agent {
 	return a
 }
 
-// Start runs it, until Kill or the end of the test, and returns when it has a leader.
+// Start starts the agent, and returns when it has a leader. The agent runs until Kill or the end of
+// the test.
 func (a *Agent) Start() {
 	a.t.Helper()
 	raw, err := json.Marshal(a.config)
@@ -99,11 +101,10 @@ func (a *Agent) Start() {
 	a.ready()
 }
 
-// Kill ends it as kill -9 does.
+// Kill kills the agent with SIGKILL.
 func (a *Agent) Kill() { a.kill() }
 
-// Forget makes a killed agent start with an empty data folder the next time, as after the loss of a
-// disk.
+// Forget deletes the data of a killed agent, as after the loss of a disk.
 func (a *Agent) Forget() {
 	a.t.Helper()
 	if err := os.RemoveAll(filepath.Join(a.dir, "data")); err != nil {
@@ -111,11 +112,11 @@ func (a *Agent) Forget() {
 	}
 }
 
-// Freeze stops it without ending it: its connections stay open, and it says nothing more, until
-// Thaw.
+// Freeze suspends the agent (SIGSTOP) until Thaw. Its connections stay open, and it does not
+// respond.
 func (a *Agent) Freeze() { a.send(syscall.SIGSTOP) }
 
-// Thaw lets it continue.
+// Thaw resumes the agent and returns when it has a leader.
 func (a *Agent) Thaw() {
 	a.t.Helper()
 	a.send(syscall.SIGCONT)
@@ -129,8 +130,8 @@ func (a *Agent) send(s os.Signal) {
 	}
 }
 
-// ready waits until it has a leader that has read all that was written before: one that counts as
-// leader and has not yet denies what it knew.
+// ready waits until the agent has a leader that has applied all earlier writes. A new leader that
+// has not applied them yet answers that existing entries do not exist.
 func (a *Agent) ready() {
 	a.t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {

@@ -17,8 +17,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
 
-// GatewayServer is one server of a Gateway without its routes: a changed route leaves the layout
-// alone.
+// GatewayServer is one server of a Gateway. It has no routes, so a changed route does not change
+// the layout.
 type GatewayServer struct {
 	Gateway *config.Object
 	Server  *networking.Server
@@ -28,38 +28,39 @@ type GatewayServer struct {
 
 // gatewayIn is all that the layout of a router's listeners depends on.
 type gatewayIn struct {
-	// servers are those of Facets.Gateways, in their order.
+	// servers are those of push.Facets.Gateways, in the same order.
 	servers  *intern.List[GatewayServer]
 	families envoy.Families
 }
 
-// Gateway says which address and port of a router carries what. Listeners and routes are both
-// made from it. Immutable.
+// Gateway lists the listeners and the route configurations of a router. Both are generated from it.
+// Immutable.
 type Gateway struct {
-	// Servers are those that it was made of.
+	// Servers are the input.
 	Servers *intern.List[GatewayServer]
 	// Ports is sorted by address.
 	Ports []GatewayPort
-	// Routes is sorted by name, names unique.
+	// Routes is sorted by name. Names are unique.
 	Routes []gatewayRoute
 }
 
 // GatewayPort is one listener of a router.
 type GatewayPort struct {
 	At envoy.Address
-	// Servers are those that share it, in order of precedence: either all plain HTTP, or all TLS,
-	// or one TCP.
+	// Servers are those that share the port, in order of precedence. Either all are plain HTTP, or
+	// all are TLS, or there is one TCP server.
 	Servers []GatewayUse
-	// Problems name the servers that are left out because a service maps ports of the router.
+	// Problems name the servers that are left out because the router's own service maps two
+	// declared ports to this one.
 	Problems []feed.Problem
 }
 
 // GatewayUse is one server of a port.
 type GatewayUse struct {
-	// Index is the server's in Facets.Gateways.
+	// Index is the server's index in push.Facets.Gateways.
 	Index int
 	Mode  gatewayMode
-	// Route is its route configuration; empty: it routes connections.
+	// Route is the name of its route configuration; empty if it forwards connections.
 	Route string
 	// Sni are its hosts, without namespaces; "*" matches every client.
 	Sni []string
@@ -71,31 +72,31 @@ type gatewayMode uint8
 const (
 	// GatewayHTTP is plaintext HTTP.
 	GatewayHTTP gatewayMode = iota
-	// GatewayHTTPS ends TLS and speaks HTTP inside.
+	// GatewayHTTPS terminates TLS and routes HTTP.
 	GatewayHTTPS
-	// GatewayTLS ends TLS and forwards connections.
+	// GatewayTLS terminates TLS and forwards connections.
 	GatewayTLS
-	// GatewayPassthrough routes TLS connections by SNI, unopened.
+	// GatewayPassthrough routes TLS connections by SNI and does not terminate TLS.
 	GatewayPassthrough
 	// GatewayTCP forwards connections.
 	GatewayTCP
 )
 
-// endsTLS says that the server holds a certificate.
+// endsTLS reports whether the server terminates TLS.
 func (m gatewayMode) endsTLS() bool { return m == GatewayHTTPS || m == GatewayTLS }
 
-// isTLS says that clients speak TLS, so that SNI tells servers of one port apart.
+// isTLS reports whether clients use TLS, so that several servers can share a port by SNI.
 func (m gatewayMode) isTLS() bool { return m.endsTLS() || m == GatewayPassthrough }
 
 // gatewayRoute is one route configuration of a router.
 type gatewayRoute struct {
 	Name string
-	// Servers are the indexes in Facets.Gateways of those that share it, in order of precedence;
-	// the router listens for them on one port.
+	// Servers are the indexes in push.Facets.Gateways of the servers that share the route
+	// configuration, in order of precedence. They share a port.
 	Servers []int
 }
 
-// gatewayServers strips the routes from a router's servers, for gatewayIn.
+// gatewayServers returns a router's servers without their routes.
 func gatewayServers(lists *intern.Lists[GatewayServer], sc *push.Scope) *intern.List[GatewayServer] {
 	out := make([]GatewayServer, 0, sc.Gateways.Len())
 	for _, g := range sc.Gateways.Items() {
@@ -104,17 +105,17 @@ func gatewayServers(lists *intern.Lists[GatewayServer], sc *push.Scope) *intern.
 	return lists.Of(out)
 }
 
-// gatewayInOf picks what the layout depends on out of a scope.
+// gatewayInOf returns what the layout depends on.
 func gatewayInOf(lists *intern.Lists[GatewayServer], sc *push.Scope) gatewayIn {
 	return gatewayIn{servers: gatewayServers(lists, sc), families: envoy.FamiliesOf(sc)}
 }
 
 // layOutGateways merges the servers of all Gateways of a router by address and port.
 //
-// Source: Istio. The first server of a port says whether it is plain HTTP, TLS or TCP, and others
-// that differ are left out, as is a second TCP server. Plain HTTP servers share one route
-// configuration. TLS servers are told apart by SNI; one that repeats a host of an earlier one is
-// left out.
+// Source: Istio. The first server of a port decides whether the port is plain HTTP, TLS or TCP.
+// Later servers of another kind are left out, and so is a second TCP server. Plain HTTP servers
+// share one route configuration. TLS servers are distinguished by SNI. A TLS server that repeats a
+// host of an earlier one is left out.
 func layOutGateways(in gatewayIn) *Gateway {
 	out := &Gateway{Servers: in.servers}
 	at := map[envoy.Address]int{}
@@ -146,7 +147,7 @@ func layOutGateways(in gatewayIn) *Gateway {
 			out.Ports = append(out.Ports, GatewayPort{At: a})
 		}
 		if use.Mode == GatewayHTTP && known {
-			use.Route = out.Ports[n].Servers[0].Route // also where another Gateway spells bind another way
+			use.Route = out.Ports[n].Servers[0].Route // equal even if bind is written differently
 		}
 		out.Ports[n].Servers = append(out.Ports[n].Servers, use)
 		if use.Route == "" {
@@ -165,7 +166,7 @@ func layOutGateways(in gatewayIn) *Gateway {
 	return out
 }
 
-// conflict returns a server with which use cannot share the port; nil: there is none.
+// conflict returns a server of p that cannot share the port with use; nil if there is none.
 func (p *GatewayPort) conflict(use GatewayUse) *GatewayUse {
 	first := &p.Servers[0]
 	switch {
@@ -182,13 +183,14 @@ func (p *GatewayPort) conflict(use GatewayUse) *GatewayUse {
 	return nil
 }
 
-// declaredPort is where the server listens on a router whose services do not map its port.
+// declaredPort is the port that the Gateway declares. The server listens there unless the router's
+// own service maps it to another port.
 func (s GatewayServer) declaredPort() uint32 {
 	//nolint:staticcheck // deprecated in Istio
 	return cmp.Or(s.Server.GetPort().GetTargetPort(), s.Server.GetPort().GetNumber())
 }
 
-// leftOut is the problem of a server that cannot share its port with other, which comes first.
+// leftOut returns the problem that s cannot share its port with other, which has precedence.
 func (s GatewayServer) leftOut(other GatewayServer) feed.Problem {
 	i := slices.Index(s.Gateway.Spec.(*networking.Gateway).Servers, s.Server)
 	return feed.Problem{
@@ -201,7 +203,7 @@ func (s GatewayServer) leftOut(other GatewayServer) feed.Problem {
 	}
 }
 
-// useOf says what a server does; false when it can do nothing (UDP).
+// useOf returns what a server does, or false if it is not supported (UDP).
 func useOf(index int, s GatewayServer) (GatewayUse, bool) {
 	tls := s.Server.GetTls()
 	protocol := envoy.ParseProtocol(s.Server.GetPort().GetProtocol())
@@ -214,7 +216,7 @@ func useOf(index int, s GatewayServer) (GatewayUse, bool) {
 	switch {
 	case protocol == registry.UDP:
 		return u, false
-	case protocol.IsHTTP(): // its tls can only ask for a redirection
+	case protocol.IsHTTP(): // its tls can only have httpsRedirect
 		u.Mode, u.Sni, u.Route = GatewayHTTP, nil, plainRouteName(s)
 	case tls == nil:
 		u.Mode = GatewayTCP
@@ -233,7 +235,7 @@ func gatewayAddress(s GatewayServer, f envoy.Families) envoy.Address {
 	if path != "" {
 		return envoy.Address{Path: path}
 	}
-	if !ip.IsValid() || f == envoy.DualStack && ip.IsUnspecified() { // such a listener has both
+	if !ip.IsValid() || f == envoy.DualStack && ip.IsUnspecified() { // one listener for both families
 		ip = f.Wildcard()
 	}
 	return envoy.Address{IP: ip, Port: s.port}
@@ -261,7 +263,8 @@ func bindSuffix(s *networking.Server) string {
 	return "." + s.Bind
 }
 
-// SniHosts are the hosts of a server without the namespaces before them, each once, in order.
+// SniHosts returns the hosts of a server without the prefix "namespace/" and without duplicates, in
+// order.
 func SniHosts(hosts []string) []string {
 	out := make([]string, 0, len(hosts))
 	for _, h := range hosts {

@@ -12,14 +12,15 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen/secret"
 )
 
-// errNoAuthorities is why a server closes connections that would have to be checked by nothing.
+// errNoAuthorities means that a server asks clients for certificates and has no CA to verify them
+// with. It closes all connections.
 var errNoAuthorities = errors.New("the authorities of clients are missing: caCertificates")
 
-// serverTLS ends TLS as a server says, of a Gateway or of a Sidecar.
+// serverTLS returns how the proxy terminates TLS for a server of a Gateway or of a Sidecar.
 //
-// Source: Istio: HTTP servers offer HTTP/2 and HTTP/1.1. Servers that forward connections offer
-// nothing (Istio offers the same there, and a client may then speak HTTP/2 to a server that
-// cannot).
+// Source: Istio: HTTP servers offer HTTP/2 and HTTP/1.1 by ALPN. Servers that forward connections
+// offer no protocol. Istio offers both there, and a client may then speak HTTP/2 to a backend that
+// does not support it.
 func serverTLS(t *networking.ServerTLSSettings, http bool, s listenerSettings) (*tlsv3.DownstreamTlsContext, error) {
 	var alpn []string
 	if http {
@@ -35,8 +36,8 @@ func serverTLS(t *networking.ServerTLSSettings, http bool, s listenerSettings) (
 	}
 	out := &tlsv3.DownstreamTlsContext{CommonTlsContext: common,
 		RequireClientCertificate: wrapperspb.Bool(t.Mode == networking.ServerTLSSettings_MUTUAL)}
-	r, asks := secret.ClientRoots(t)
-	if !asks {
+	r, wantsCertificate := secret.ClientRoots(t)
+	if !wantsCertificate {
 		return out, nil
 	}
 	if r.File == "" {
@@ -49,8 +50,8 @@ func serverTLS(t *networking.ServerTLSSettings, http bool, s listenerSettings) (
 	return out, nil
 }
 
-// meshServerTLS ends the mesh's mutual TLS at a server: of workloads of the mesh that bear one of
-// the server's names, any where it has none.
+// meshServerTLS returns how the proxy terminates the mesh's mutual TLS for a server. It accepts
+// workloads of the mesh with one of the server's subjectAltNames, or all if there are none.
 func meshServerTLS(t *networking.ServerTLSSettings, alpn []string,
 	s listenerSettings) (*tlsv3.DownstreamTlsContext, error) {
 	if !s.identity {
@@ -68,15 +69,15 @@ func meshServerTLS(t *networking.ServerTLSSettings, alpn []string,
 	return out, nil
 }
 
-// tlsParameters are the versions and ciphers; nil when a server names none, so that Envoy's
-// defaults hold.
+// tlsParameters returns a server's TLS versions and cipher suites, or nil if it sets none. Envoy's
+// defaults then apply.
 func tlsParameters(t *networking.ServerTLSSettings) *tlsv3.TlsParameters {
 	p := &tlsv3.TlsParameters{
 		TlsMinimumProtocolVersion: tlsVersion(t.MinProtocolVersion),
 		TlsMaximumProtocolVersion: tlsVersion(t.MaxProtocolVersion),
 	}
 	for _, c := range t.CipherSuites {
-		// the names of TLS 1.3 cannot be chosen, and Envoy refuses them
+		// TLS 1.3 cipher suites cannot be configured, and Envoy rejects them.
 		if !strings.HasPrefix(c, "TLS_") {
 			p.CipherSuites = append(p.CipherSuites, c)
 		}
