@@ -4,9 +4,9 @@
 // from then on. Kinds is the one table of all kinds: their names, versions and protobufs, and
 // whether Ashore puts them to work. Source and Store are where objects come from and live.
 //
-// Nothing is accepted and ignored: a kind, field or mode that Ashore does not carry out yet is an
-// error that says so; and so is a field that protects and is written with nothing in it. ParseMesh
-// reads the settings of the whole mesh in the same way.
+// No object is accepted and ignored: a kind, field or mode that Ashore does not implement yet is an
+// error, and so is a field that protects something and is empty. ParseMesh reads the settings of the
+// whole mesh. There, a field that is not implemented and protects nothing is a warning.
 //
 // The package does no I/O and knows no Envoy.
 package config

@@ -1,8 +1,8 @@
 // Package xds is the discovery server: it sends every connected proxy what the latest context says.
 //
 // The Server has one pointer, the latest context, and the set of streams. A new context wakes the
-// streams. Each stream, one goroutine, asks the generator for its sets and sends what its client
-// lacks. Package ads has the protocol and the order in which Envoy needs the types. Nothing is
+// streams. One goroutine owns each stream. It asks the generator for the stream's sets and sends what
+// the client lacks. Package ads has the protocol and the order in which Envoy needs the types. Nothing is
 // queued: a slow client gets the latest state when it is ready.
 //
 // Over TLS a Peer is who the certificate of a stream proves. Its node must fit, and its streams end

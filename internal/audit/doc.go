@@ -1,8 +1,8 @@
 // Package audit writes the log of what matters to security: who made and used tokens and
 // certificates, who was refused and why, who changed what, and who read dumps.
 //
-// Log is a file of JSON lines that is only appended to. Record writes an Event; Tail reads the
-// latest ones and follows. At a size the file is renamed to "….1", the one before to "….2" and so
+// Log is a file of JSON lines that is only appended to. Record writes an Event; Tail returns
+// the latest ones. At a size the file is renamed to "….1", the one before to "….2" and so
 // on.
 //
 // Record never fails: an event that cannot be written goes to the program's log, and is counted and
