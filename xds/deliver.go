@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
@@ -123,8 +124,14 @@ func (st *stream) next() *ads.Response {
 	return nil
 }
 
-// send sends a response. It waits while the client does not read.
+// send sends a response. It waits while the client does not read, at most for SendWait.
 func (st *stream) send(r *ads.Response) error {
+	if st.sending == nil {
+		st.sending = time.AfterFunc(st.server.cfg.SendWait, func() { task.Poke(st.stuck) })
+	} else {
+		st.sending.Reset(st.server.cfg.SendWait)
+	}
+	defer st.sending.Stop()
 	start := time.Now()
 	f := &frame{out: make(mem.BufferSlice, len(r.Parts))}
 	for i, p := range r.Parts {

@@ -108,6 +108,8 @@ type Config struct {
 	// RouteWait is how long a listener, route or filter waits until the endpoints of a new cluster
 	// that it names are acknowledged. Zero means 2s.
 	RouteWait time.Duration
+	// SendWait is how long a response may wait for a client to read. Zero means 5m.
+	SendWait time.Duration
 	// RemovalWait is how long a removed cluster or route stays, so that what uses it moves on first.
 	// Zero means 10s.
 	RemovalWait time.Duration
@@ -156,6 +158,7 @@ func New(cfg Config) (*Server, error) {
 	cfg.WorkloadBytes = cmp.Or(cfg.WorkloadBytes, 12<<20)
 	cfg.Admissions = cmp.Or(cfg.Admissions, 2*runtime.GOMAXPROCS(0))
 	cfg.RouteWait = cmp.Or(cfg.RouteWait, 2*time.Second)
+	cfg.SendWait = cmp.Or(cfg.SendWait, 5*time.Minute)
 	cfg.RemovalWait = cmp.Or(cfg.RemovalWait, 10*time.Second)
 	m := newMetrics(cfg.Registerer, cfg.Runtime)
 	log := cfg.Log.Named("xds")

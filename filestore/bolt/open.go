@@ -20,7 +20,7 @@ import (
 )
 
 // schema is the version of the layout. A file with another version is refused.
-const schema = "5"
+const schema = "6"
 
 // The buckets.
 var (

@@ -18,7 +18,7 @@ import (
 
 const (
 	// format is the version of what is stored in Consul. Any other is refused.
-	format = 4
+	format = 5
 	// maxInline is the largest body of an entry that is stored in the entry. Consul bounds a
 	// transaction to 512 KiB, in which values are in base64 (limits.txn_max_req_len).
 	maxInline = 300 << 10

@@ -31,8 +31,8 @@ func TestDamage(t *testing.T) {
 	}{
 		"nonsense":         {"PUT", "nonsense", []string{"/identity/head"}},
 		"nothing":          {"PUT", "", []string{"/identity/head"}},
-		"an older format":  {"PUT", edit(`"format":4`, `"format":3`), []string{"/identity/head", "another release"}},
-		"a newer format":   {"PUT", edit(`"format":4`, `"format":5`), []string{"/identity/head", "another release"}},
+		"an older format":  {"PUT", edit(`"format":5`, `"format":4`), []string{"/identity/head", "another release"}},
+		"a newer format":   {"PUT", edit(`"format":5`, `"format":6`), []string{"/identity/head", "another release"}},
 		"gone":             {"DELETE", "", []string{"/identity/head", "store.prefix"}},
 		"an entry to come": {"PUT", edit(`"revision":1`, `"revision":9`), []string{"/identity/log/0000000000000002"}},
 		"another log":      {"PUT", edit(`"log":"`, `"log":"other`), []string{"another store"}},

@@ -46,7 +46,7 @@ func FuzzEntry(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(append(line, body...))
-	f.Add([]byte(`{"format":4,"size":9000000000,"packed":true,"sum":"` + sumOf(nil) + `"}`))
+	f.Add([]byte(`{"format":5,"size":9000000000,"packed":true,"sum":"` + sumOf(nil) + `"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, body, err := parseEntry(b)
 		if err != nil {
@@ -69,7 +69,7 @@ func FuzzEntry(f *testing.F) {
 
 // Whatever is in the key head is read or refused, and what was read can be written and read again.
 func FuzzHead(f *testing.F) {
-	f.Add([]byte(`{"format":4,"log":"l","revision":7,"id":"e",
+	f.Add([]byte(`{"format":5,"log":"l","revision":7,"id":"e",
 		"snapshot":{"revision":3,"id":"d","size":1,"sum":"x","blob":"snapshot/a","parts":1}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := parseHead(b)

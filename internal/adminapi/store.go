@@ -16,8 +16,12 @@ func joined(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// elsewhere says where an active object is defined, if that is not in the store.
+// elsewhere says why an object of the store is not active: the sources lack the store, or another one
+// defines the object. Empty if it is active.
 func (a *API) elsewhere(key config.Key) string {
+	if !a.ActiveSource(a.Store.Name()) {
+		return "nothing of the store is active: add {kind: store} to the setting sources"
+	}
 	c := a.Published.Context()
 	if c == nil {
 		return ""

@@ -42,7 +42,7 @@ func (a *API) apply(ctx context.Context, who string, files ...admin.Piece) (admi
 
 // newStorekeeper keeps a store; events go to record.
 func newStorekeeper(s meshStore, record func(audit.Event)) *API {
-	return &API{Store: s, Names: ownNames{}, Published: NewPublished(), Record: record, Log: hclog.NewNullLogger()}
+	return &API{Store: s, ActiveSource: func(string) bool { return true }, Names: ownNames{}, Published: NewPublished(), Record: record, Log: hclog.NewNullLogger()}
 }
 
 // openBolt opens a store of its own.

@@ -105,7 +105,10 @@ func (a *API) Write(ctx context.Context, w admin.StoreWrite) (admin.Written, err
 	}
 	changes := p.changes()
 	if err == nil && len(changes) > 0 {
-		p.revision, err = a.Store.Apply(ctx, changes, p.author())
+		var revision string
+		if revision, err = a.Store.Apply(ctx, changes, p.author()); err == nil {
+			p.revision = revision
+		}
 	}
 	err = storeError(err)
 	a.auditWrite(p, len(changes), err)

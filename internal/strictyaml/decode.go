@@ -76,7 +76,7 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) {
 	}
 	switch {
 	case v.Type() == reflect.TypeFor[yaml.Node]():
-		v.Set(reflect.ValueOf(*n))
+		v.Set(reflect.ValueOf(*merged(v.Addr().Interface().(*yaml.Node), n)))
 	case n.Tag == "!!null": // "xds:" with nothing below: the defaults
 	case v.Type() == reflect.TypeFor[time.Duration]():
 		d.duration(path, n, v)
@@ -86,6 +86,28 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) {
 	default:
 		d.scalar(path, n, v)
 	}
+}
+
+// merged returns old with the content of n: of two mappings the entries of both, else n.
+func merged(old, n *yaml.Node) *yaml.Node {
+	if old.Kind != yaml.MappingNode || n.Kind != yaml.MappingNode {
+		return n
+	}
+	out := *old
+	out.Content = slices.Clone(old.Content)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		at := 0
+		for at < len(out.Content) && out.Content[at].Value != key.Value {
+			at += 2
+		}
+		if at == len(out.Content) {
+			out.Content = append(out.Content, key, value)
+		} else {
+			out.Content[at+1] = merged(out.Content[at+1], value)
+		}
+	}
+	return &out
 }
 
 // section decodes the mapping n into the struct v.

@@ -152,3 +152,28 @@ func FuzzDecode(f *testing.F) {
 		_, _ = Decode("a.yaml", data, &e) // any bytes: an error or not, never a panic
 	})
 }
+
+// Set overrides one setting of a section that is decoded elsewhere, and keeps the others.
+func TestSetMerges(t *testing.T) {
+	t.Parallel()
+	var got struct {
+		Mesh yaml.Node `yaml:"mesh"`
+	}
+	p, err := Decode("f.yaml", []byte("mesh: {trustDomain: a, proxy: {x: 1, y: 2}}"), &got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for setting, value := range map[string]string{"mesh.proxy.y": "3", "mesh.log": "text"} {
+		if err := p.Set("--set", setting, value, &got); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var mesh map[string]any
+	if err := got.Mesh.Decode(&mesh); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"trustDomain": "a", "proxy": map[string]any{"x": 1, "y": 3}, "log": "text"}
+	if !cmp.Equal(mesh, want) {
+		t.Errorf("got %v, want %v", mesh, want)
+	}
+}

@@ -60,7 +60,7 @@ func (p *Places) Set(flag, setting, value string, into any) error {
 	for depth, name := range strings.Split(setting, ".") {
 		doc += "\n" + strings.Repeat(" ", depth) + name + ":"
 	}
-	_, err := Decode(flag, []byte(doc+" "+value), into)
+	_, err := Decode(flag, []byte(doc+" "+value), into) // a field of type yaml.Node is merged
 	if wrong, ok := errors.AsType[*Error](err); ok {
 		wrong.Line = 0
 	}

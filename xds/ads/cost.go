@@ -20,6 +20,11 @@ func (s *Subscription) Cost() int {
 	if missing := names - s.To.Len(); s.kind.Empty != nil && missing > 0 { // at least so many do not exist
 		cost += missing*emptyCost + emptyCopies*s.names.Bytes()
 	}
+	for _, st := range s.states {
+		if st.rejection != nil {
+			cost += len(st.rejection.Message)
+		}
+	}
 	if s.rejection != nil {
 		cost += len(s.rejection.Message)
 	}

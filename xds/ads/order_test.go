@@ -173,3 +173,23 @@ func TestRemovalsWaitEachForItself(t *testing.T) {
 		t.Errorf("removed %v in the end, want c", removed)
 	}
 }
+
+// A service that returns with another cluster before it was removed gets its endpoints again: Envoy
+// waits for them after each change of a cluster.
+func TestReturnedClusterGetsEndpoints(t *testing.T) {
+	t.Parallel()
+	c := newConversation(t, clusterType, endpointType)
+	c.to(clusterType, "a*", "b*=1")
+	c.to(endpointType, "a", "b")
+	c.hear(clusterType, "", "")
+	c.hear(endpointType, "", "", "a", "b")
+	c.settle("")
+
+	c.to(clusterType, "a*")
+	c.to(endpointType, "a")
+	c.wants("while the removal waits", "")
+	c.to(clusterType, "a*", "b*=2")
+	c.to(endpointType, "a", "b")
+	c.wants("the changed cluster", "Cluster +b")
+	c.wants("its endpoints", "ClusterLoadAssignment +b")
+}

@@ -143,7 +143,10 @@ func (s *Subscription) resend(names []string) {
 		return
 	}
 	for _, name := range names {
-		if s.known.Covers(name) && s.states[name] == nil { // otherwise it is sent anyway
+		switch st := s.states[name]; {
+		case st != nil && st.is == deferred: // what waited may be taken back
+			st.hadKnown = false
+		case st == nil && s.known.Covers(name):
 			s.set(name, unknown)
 		}
 	}
@@ -152,8 +155,11 @@ func (s *Subscription) resend(names []string) {
 // forget makes everything be sent again, except for what was rejected or is deferred.
 func (s *Subscription) forget() {
 	for name, st := range s.states {
-		if st.is == unknown && !st.alone {
+		switch {
+		case st.is == unknown && !st.alone:
 			s.clear(name)
+		case st.is == deferred:
+			st.hadKnown = false
 		}
 	}
 	s.have, s.known = resource.Set{}, nil
