@@ -130,7 +130,7 @@ func hello(at string, mine *Identity, roots *Identity) (serial string, err error
 
 // A workload that joined runs on mutual TLS: a real Envoy presents the issued certificate and
 // accepts only callers of the mesh. It presents the next certificate after a renewal, without a
-// failed request. It restarts by itself, reports its status, and leaves.
+// failed request. It restarts, reports its status, and leaves.
 func TestMutualTLS(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.15.20"

@@ -299,7 +299,7 @@ func TestHealthReporter(t *testing.T) {
 	}
 }
 
-// One workload that has joined is found by itself, of several the main one.
+// findJoined finds the only workload that has joined, or the main one of several.
 func TestFindJoined(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()

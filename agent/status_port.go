@@ -138,7 +138,7 @@ func (a *Agent) ownMetrics(appErr error) []byte {
 		add("dns_names", "Names of the mesh that the agent resolves.", float64(s.Names))
 		add("dns_answered", "DNS queries that were answered with addresses of the mesh.", float64(s.Answered))
 		add("dns_forwarded", "DNS queries that another server answered.", float64(s.Forwarded))
-		add("dns_failed", "DNS queries that no server answered, or above the limit of those that wait.", float64(s.Failed))
+		add("dns_failed", "DNS queries that no server answered, or that exceeded the limit of pending queries.", float64(s.Failed))
 	}
 	return out
 }

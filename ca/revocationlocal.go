@@ -78,8 +78,8 @@ func (l *Ledger) update(change func(known map[record.Key]Revocation)) {
 	task.Poke(s.unsaved)
 }
 
-// saveChanges writes the local file after changes, until ctx ends. It runs beside the rest, so that a
-// disk that hangs delays no revocation.
+// saveChanges writes the local file after changes, until ctx ends. It has its own goroutine, so
+// that a disk that hangs delays no revocation.
 func (l *Ledger) saveChanges(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {

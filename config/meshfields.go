@@ -6,7 +6,7 @@ import "google.golang.org/protobuf/reflect/protoreflect"
 type meshField struct {
 	path   string // within MeshConfig, "defaultConfig.concurrency"
 	status fieldStatus
-	text   string // what is honoured, or what stands in the way, without a final period
+	text   string // what is implemented, or why it is refused, without a final period
 }
 
 type fieldStatus string

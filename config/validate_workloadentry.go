@@ -6,7 +6,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 )
 
-// workloadEntry checks an endpoint: by itself, within a ServiceEntry, or as a template.
+// workloadEntry checks an endpoint: of a WorkloadEntry, a ServiceEntry, or the template of a WorkloadGroup.
 func (c *checker) workloadEntry(path string, e *networking.WorkloadEntry) {
 	// Envoy adds weights up in 32 bits
 	const maxWeight = 1_000_000

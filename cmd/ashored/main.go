@@ -63,7 +63,7 @@ func execute(ctx context.Context, cmd *cobra.Command, args []string, out, errOut
 	case errors.As(err, &wrong):
 		complain(errOut, "%v\nSee \"ashored --help\".", err)
 		return exitUsage
-	case errors.As(err, &loggedError{}): // a line of text beside a log in JSON would break its readers
+	case errors.As(err, &loggedError{}): // plain text among log lines in JSON could not be parsed
 		return exitFailed
 	default:
 		complain(errOut, "%v", err)

@@ -25,7 +25,7 @@ func (s *Store) load(tx *bbolt.Tx) error {
 		}
 		o, err := storage.DecodeObject(s.Name(), key, v)
 		if err != nil {
-			s.unusable[key] = fmt.Sprintf("the stored object cannot be read (%v): write it again or delete it", err)
+			s.unusable[key] = fmt.Sprintf("the stored object cannot be read (%v): apply a valid version of it", err)
 			return nil
 		}
 		s.objects[key] = o

@@ -132,7 +132,7 @@ func TestUnusable(t *testing.T) {
 		t.Error(err)
 	}
 	_, err := s.Get(ctx, configtest.Key("text"))
-	if err == nil || !strings.Contains(err.Error(), "write it again or delete it") {
+	if err == nil || !strings.Contains(err.Error(), "apply a valid version of it") {
 		t.Errorf("get: %v", err)
 	}
 	put(t, s, "text")

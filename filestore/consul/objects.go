@@ -49,7 +49,7 @@ func (s *Store) decodeObject(k record.Key, version string, content []byte) *valu
 		v.object, err = storage.DecodeObject(s.Name(), key, content)
 	}
 	if err != nil {
-		v.problem = fmt.Sprintf("the stored object cannot be read (%v): write it again or delete it", err)
+		v.problem = fmt.Sprintf("the stored object cannot be read (%v): apply a valid version of it", err)
 	}
 	return v
 }

@@ -60,8 +60,8 @@ func seed(ctx context.Context, home *bolt.Store, shared *consul.Store) error {
 		return err
 	}
 	if len(unusable) > 0 {
-		return fmt.Errorf("this release cannot read %s of the store in the state folder: delete it with store.kind "+
-			"bolt first (%s)", unusable[0].Key, unusable[0].Why)
+		return fmt.Errorf("this release cannot read %s of the store in the state folder: apply a valid version with "+
+			"store.kind bolt first (%s)", unusable[0].Key, unusable[0].Why)
 	}
 	objects, err := home.List(ctx, "", "")
 	if err != nil {

@@ -49,7 +49,7 @@ type Config struct {
 //   - Of a rejected response it applies what is right (of endpoints and routes, what stands before the
 //     culprit) and keeps the version names that it had.
 //   - On the next stream it claims those versions, except for endpoints that a warming cluster waits
-//     for, as through an agent.
+//     for. A real Envoy claims these too, and its cluster then waits 15 s for them (docs/limits.md).
 type Envoy struct {
 	cfg Config
 
