@@ -53,6 +53,7 @@ func (w *world) stale(name, words string, began time.Time) {
 		}
 		return err
 	})
+	w.problem(name, words) // after a start, not before the source has answered
 	w.dated(name, words, began)
 }
 
