@@ -85,7 +85,7 @@ func (c *Context) ownOf(n Node) *Own {
 // inboundOf returns the service ports that the workload of n serves: those of the endpoints at its
 // addresses, in its namespace.
 func (c *Context) inboundOf(n Node) []Inbound {
-	var in []Inbound
+	in := make([]Inbound, 0, 8)
 	for _, a := range n.IPs.Items() {
 		for key, w := range c.workloads.at(a) {
 			s, ok := c.in.Services.Get(key)

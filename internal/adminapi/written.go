@@ -2,7 +2,6 @@ package adminapi
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"strconv"
@@ -72,12 +71,8 @@ func change(old, now *config.Object) audit.Event {
 	return e
 }
 
-// contentHash is the SHA-256 of an object as YAML, the same on every replica of one release.
+// contentHash identifies the content of an object, on every replica of one release alike.
 func contentHash(o *config.Object) string {
-	text, err := config.Encode([]*config.Object{o})
-	if err != nil { // text that is no UTF-8, which validation refuses
-		return "none: " + err.Error()
-	}
-	sum := sha256.Sum256(text)
+	sum := config.Digest(o)
 	return hex.EncodeToString(sum[:])
 }

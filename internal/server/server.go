@@ -34,9 +34,6 @@ import (
 const (
 	// buildGap is the least time between two builds while changes keep coming.
 	buildGap = 50 * time.Millisecond
-	// gcPercent is GOGC: with 1000 proxies that connect at once, 50 needs half the memory of the
-	// default, 100, for a tenth more CPU.
-	gcPercent = 50
 )
 
 // Server is every part of ashored, connected. Run it once.
@@ -67,7 +64,6 @@ type Server struct {
 // assembler, xDS, admin API. On error it closes what it opened, in reverse. An empty store is an
 // error, except in development.
 func New(ctx context.Context, s settings.Config, log hclog.Logger) (*Server, error) {
-	debug.SetGCPercent(gcPercent)
 	for _, w := range s.Warnings {
 		log.Warn("setting", "problem", w.String())
 	}

@@ -138,7 +138,7 @@ func (p *peer) receive(to resource.Set, m proto.Message) ads.Outcome {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.sub.To = to
+	p.sub.To, p.sub.Hold = to, p.waits
 	out, err := p.sub.Receive(r, p.now)
 	if err != nil {
 		p.t.Fatal(err)
@@ -161,7 +161,7 @@ func (p *peer) state(to resource.Set, m *discoveryv3.DiscoveryRequest) ads.Outco
 }
 
 // waits is what has to wait, as an ads.Hold.
-func (p *peer) waits(name string, next *resource.Resource, _ time.Time) time.Duration {
+func (p *peer) waits(name string, next *resource.Resource, _, _ time.Time) time.Duration {
 	if next == nil && p.hold != nil && p.hold(name) || next != nil && p.lag != nil && p.lag(name) {
 		return ads.Forever
 	}
@@ -175,8 +175,8 @@ func rejection(text string) *rpcstatus.Status {
 // next asks for the next response and decodes it.
 func (p *peer) next(to resource.Set) *response {
 	p.t.Helper()
-	p.sub.To = to
-	r, _ := p.sub.Next(p.waits, p.now)
+	p.sub.To, p.sub.Hold = to, p.waits
+	r, _ := p.sub.Next(p.now)
 	if r == nil {
 		return nil
 	}

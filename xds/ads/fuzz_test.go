@@ -41,7 +41,7 @@ func FuzzReceive(f *testing.F) {
 				return
 			}
 			for i := 0; ; i++ {
-				if r, _ := s.Next(nil, time.Time{}); r == nil {
+				if r, _ := s.Next(time.Time{}); r == nil {
 					break
 				}
 				if i > 3 {

@@ -48,7 +48,7 @@ func (o *Order) All() []*Subscription { return o.subs }
 
 // Add adds a subscription. Those of lower rank are sent first.
 func (o *Order) Add(s *Subscription, rank int) {
-	s.rank = rank
+	s.rank, s.Hold = rank, o.hold(s)
 	if s.kind.TypeURL == resource.EndpointType {
 		s.suspects, o.warming = o.warming, nil
 	}
@@ -65,14 +65,19 @@ func (o *Order) Settled() bool {
 // does not.
 func (o *Order) Next(now time.Time) (r *Response, wait time.Duration) {
 	for range 2 { // a type that needs no response may let a removal of an earlier one go
+		waits := false
 		wait = 0
 		for _, s := range o.subs {
-			r, left := s.Next(o.hold(s, now), now)
+			r, left := s.Next(now)
 			if r != nil {
 				o.sent(s, r)
 				return r, 0
 			}
 			wait = sooner(wait, left)
+			waits = waits || len(s.states) > 0
+		}
+		if !waits {
+			break
 		}
 	}
 	return nil, wait
@@ -104,8 +109,8 @@ func (o *Order) sent(s *Subscription, r *Response) {
 }
 
 // hold returns how long changes of a type wait.
-func (o *Order) hold(s *Subscription, now time.Time) Hold {
-	return func(name string, next *resource.Resource, since time.Time) time.Duration {
+func (o *Order) hold(s *Subscription) Hold {
+	return func(name string, next *resource.Resource, since, now time.Time) time.Duration {
 		if next == nil {
 			return o.holdRemoval(s, name, since, now)
 		}

@@ -10,7 +10,7 @@ import (
 
 // Hold says how long a change has to wait: of a name to next, or its removal when next is nil.
 // since is when it began to wait; zero: it does not wait yet. Zero means that it is sent.
-type Hold func(name string, next *resource.Resource, since time.Time) time.Duration
+type Hold func(name string, next *resource.Resource, since, now time.Time) time.Duration
 
 // Forever is the answer of a Hold whose end no time brings.
 const Forever time.Duration = math.MaxInt64
@@ -101,7 +101,7 @@ func (c *change) complete(shared *diff, without map[string]struct{}) {
 // plan is the next response and what becomes of the names that are not in it.
 type plan struct {
 	change
-	hold     Hold
+	now      time.Time
 	deferred []string      // their change or removal waits
 	settled  []string      // the client has them already
 	wait     time.Duration // until the first deferred change has to be looked at again; zero: never
@@ -110,7 +110,7 @@ type plan struct {
 // holds asks whether a change waits, and notes it. A whole set of state of the world cannot leave
 // out what waits if it is not known what the client has.
 func (s *Subscription) holds(p *plan, name string, next *resource.Resource, since time.Time) bool {
-	if p.hold == nil {
+	if s.Hold == nil {
 		return false
 	}
 	if s.sotw && s.kind.Whole {
@@ -118,7 +118,7 @@ func (s *Subscription) holds(p *plan, name string, next *resource.Resource, sinc
 			return false
 		}
 	}
-	wait := p.hold(name, next, since)
+	wait := s.Hold(name, next, since, p.now)
 	if wait > 0 {
 		p.deferred = append(p.deferred, name)
 		p.wait = sooner(p.wait, wait)
@@ -138,18 +138,18 @@ func sooner(a, b time.Duration) time.Duration {
 }
 
 // Next returns the next response, or nil if nothing is to be sent now. wait is how long until time
-// alone changes that; zero: it does not. hold may be nil.
-func (s *Subscription) Next(hold Hold, now time.Time) (r *Response, wait time.Duration) {
+// alone changes that; zero: it does not.
+func (s *Subscription) Next(now time.Time) (r *Response, wait time.Duration) {
 	if !s.started || len(s.pending) >= s.kind.maxPending() {
 		return nil, 0
 	}
-	if r = s.nextAlone(hold, now); r != nil {
+	if r = s.nextAlone(now); r != nil {
 		return r, 0
 	}
 	if s.have == s.To && s.known == s.names && len(s.states) == 0 && !s.answer || s.kind.Single && len(s.queue) > 0 {
 		return nil, 0
 	}
-	p := s.plan(hold)
+	p := s.plan(now)
 	if s.kind.Single {
 		s.split(p)
 	}
@@ -159,7 +159,7 @@ func (s *Subscription) Next(hold Hold, now time.Time) (r *Response, wait time.Du
 			s.accepted = s.To // equal for this client, and the older one need not be kept
 		}
 		s.adopt(p, now)
-		return s.nextAlone(hold, now), p.wait
+		return s.nextAlone(now), p.wait
 	}
 	return s.send(p, now), 0
 }
@@ -173,8 +173,8 @@ func (s *Subscription) silent(p *plan) bool {
 
 // plan compares what the client has with what it should have. Names that differ from the shared
 // sets are decided one by one.
-func (s *Subscription) plan(hold Hold) *plan {
-	p := &plan{hold: hold}
+func (s *Subscription) plan(now time.Time) *plan {
+	p := &plan{now: now}
 	shared := s.cache.diff(diffKey{s.have.Shared, s.To.Shared, s.known, s.names, s.kind})
 	own := map[string]struct{}{} // names that are not taken from shared
 	for _, name := range s.stateNames() {
@@ -189,7 +189,7 @@ func (s *Subscription) plan(hold Hold) *plan {
 			}
 		}
 	}
-	if shared != nil && hold != nil {
+	if shared != nil && s.Hold != nil {
 		held := func(name string, next *resource.Resource) {
 			if _, ok := own[name]; !ok && s.holds(p, name, next, time.Time{}) {
 				own[name] = struct{}{}
@@ -286,7 +286,7 @@ func (s *Subscription) split(p *plan) {
 
 // nextAlone returns the response for the next name of the queue; nil: there is none, or a pending
 // response comes first.
-func (s *Subscription) nextAlone(hold Hold, now time.Time) *Response {
+func (s *Subscription) nextAlone(now time.Time) *Response {
 	if !s.kind.Single {
 		for _, p := range s.pending {
 			if p.alone {
@@ -306,7 +306,7 @@ func (s *Subscription) nextAlone(hold Hold, now time.Time) *Response {
 			continue
 		}
 		st.alone = false
-		p := &plan{hold: hold}
+		p := &plan{now: now}
 		s.decide(p, name)
 		switch {
 		case len(p.deferred) > 0:

@@ -264,7 +264,7 @@ func BenchmarkSecrets(b *testing.B) {
 				p.delta(to, &discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: names})
 				var nonces []string
 				for {
-					for r, _ := p.sub.Next(nil, p.now); r != nil; r, _ = p.sub.Next(nil, p.now) {
+					for r, _ := p.sub.Next(p.now); r != nil; r, _ = p.sub.Next(p.now) {
 						nonces = append(nonces, r.Nonce)
 					}
 					if len(nonces) == 0 {

@@ -22,6 +22,8 @@ type Subscription struct {
 	// it has to.
 	To       resource.Set
 	Outdated bool
+	// Hold decides what waits; nil: nothing does. Order.Add sets it.
+	Hold Hold
 
 	rank     int                 // in the Order
 	started  bool                // the client asked for this type
