@@ -62,6 +62,14 @@ func (d *diff) encoded(c *Cache, layer *resource.Layer, sotw bool) [][]byte {
 // compare computes a diff.
 func compare(k diffKey) *diff {
 	d := &diff{}
+	if k.known == k.names { // what is the same in both layers stays as it is
+		for name, same := range eitherName(k.from.Items(), k.to.Items()) {
+			if !same && k.names.Covers(name) {
+				d.add(k.kind, name, true, k.from.Get(name), k.to.Get(name))
+			}
+		}
+		return d
+	}
 	if !k.names.All() {
 		d.addNames(k, k.names.List())
 		return d
@@ -112,23 +120,25 @@ func (d *diff) add(kind *Kind, name string, known bool, had, next *resource.Reso
 	d.removed = append(d.removed, name)
 }
 
-// eitherName yields every name of two sorted lists once, in order.
-func eitherName(a, b []*resource.Resource) iter.Seq[string] {
-	return func(yield func(string) bool) {
+// eitherName yields every name of two sorted lists once, in order. same means that both have the
+// same resource.
+func eitherName(a, b []*resource.Resource) iter.Seq2[string, bool] {
+	return func(yield func(name string, same bool) bool) {
 		for len(a)+len(b) > 0 {
 			var name string
-			if len(b) == 0 || len(a) > 0 && a[0].Name < b[0].Name {
+			same := len(a) > 0 && len(b) > 0 && a[0] == b[0]
+			if same || len(b) == 0 || len(a) > 0 && a[0].Name < b[0].Name {
 				name = a[0].Name
 			} else {
 				name = b[0].Name
 			}
-			if len(a) > 0 && a[0].Name == name {
+			if same || len(a) > 0 && a[0].Name == name {
 				a = a[1:]
 			}
-			if len(b) > 0 && b[0].Name == name {
+			if same || len(b) > 0 && b[0].Name == name {
 				b = b[1:]
 			}
-			if !yield(name) {
+			if !yield(name, same) {
 				return
 			}
 		}
