@@ -21,8 +21,8 @@ works with them and removes them again if it does not. Confirmed rules stay unti
 unit ashore-intercept.service installs them at boot, and again when another program deletes them.`
 
 func (p *program) interceptCommand() *cobra.Command {
-	return group("intercept", "Install, remove and check the rules that bring traffic to Envoy", interceptLong,
-		p.interceptInstall(), p.interceptRemove(), p.interceptStatus(), p.interceptCheck(), p.interceptWatch())
+	return group("intercept", "Install, remove and show the rules that bring traffic to Envoy", interceptLong,
+		p.interceptInstall(), p.interceptRemove(), p.interceptStatus(), p.interceptWatch())
 }
 
 // interceptConfig returns what the rules of a workload depend on.
@@ -111,29 +111,4 @@ func (p *program) interceptStatus() *cobra.Command {
 			}
 			return yaml.NewEncoder(p.stdout).Encode(s)
 		})
-}
-
-func (p *program) interceptCheck() *cobra.Command {
-	var state string
-	cmd := command("check", "Check that this machine works with the rules",
-		"check does once what install does before it confirms the rules. Exit code 1: a check failed.",
-		"  ashore-agent intercept check", func(ctx context.Context) error {
-			c, checks, err := interceptConfig(state)
-			if err != nil {
-				return err
-			}
-			var failed error
-			for _, r := range (intercept.Machine{}).Check(ctx, c, checks) {
-				text := "ok"
-				if r.Err != nil {
-					text, failed = r.Err.Error(), errNotWell
-				}
-				if err := p.say("%-14s %s", r.Name, text); err != nil {
-					return err
-				}
-			}
-			return failed
-		})
-	stateFlag(cmd, &state)
-	return cmd
 }
