@@ -33,11 +33,11 @@ func filled(t testing.TB) *cache {
 		}
 		return r
 	}
-	c.put(reply(resource.ClusterType, xdstest.Cluster("a", time.Second), xdstest.Cluster("b", time.Second)), true,
-		everything)
+	c.put(reply(resource.ClusterType, xdstest.Cluster("a", time.Second), xdstest.Cluster("b", time.Second)),
+		&subscription{all: true})
 	eds := reply(resource.EndpointType, xdstest.Endpoints("a", 1))
 	eds.Removed = []string{"gone"}
-	c.put(eds, false, everything)
+	c.put(eds, &subscription{names: map[string]struct{}{"a": {}, "gone": {}}})
 	return c
 }
 

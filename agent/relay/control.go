@@ -113,7 +113,7 @@ func (r *Relay) take(reply *ads.Reply) *ads.Ask {
 		answer.Rejected = &ads.Rejection{Code: int32(codes.InvalidArgument), Message: err.Error()}
 		return answer
 	}
-	r.cache.put(reply, true, everything)
+	r.cache.put(reply, &subscription{all: true})
 	return answer
 }
 

@@ -189,7 +189,6 @@ func (r *Relay) saveLoop(ctx context.Context) error {
 				due = time.After(max(saveDelay, time.Until(last.Add(saveGap))))
 			}
 		case <-confirm.C:
-			r.prune()
 			if due == nil && r.Status().Connected != "" {
 				r.save()
 			}
@@ -203,21 +202,6 @@ func (r *Relay) saveLoop(ctx context.Context) error {
 			debug.FreeOSMemory() // otherwise the peak memory is returned only after minutes
 		}
 	}
-}
-
-// prune drops from the cache what Envoy does not have and an earlier Envoy had. It does nothing while
-// the cache serves Envoy.
-func (r *Relay) prune() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.sessions) == 0 || r.sessions[len(r.sessions)-1].link == nil {
-		return
-	}
-	subs := r.sessions[len(r.sessions)-1].subs
-	r.cache.retain(func(typeURL, name string) bool {
-		sub := subs[typeURL]
-		return sub == nil || len(sub.has) == 0 || contains(sub.has, name) // empty: not answered yet
-	})
 }
 
 // save writes the cache file. Status has the error, and a new error is logged.
@@ -247,8 +231,8 @@ type Status struct {
 	// Connected is the address of the control plane in use; empty: none. Since is since when.
 	Connected string    `json:"address,omitempty"`
 	Since     time.Time `json:"since"`
-	// Trouble is why there is no connection; empty when there is one.
-	Trouble string `json:"trouble,omitempty"`
+	// Problem is why there is no connection; empty when there is one.
+	Problem string `json:"problem,omitempty"`
 	// Confirmed is when a control plane last confirmed the configuration; zero: never.
 	Confirmed time.Time `json:"confirmed,omitzero"`
 	// CacheRefused is why the cache file was not used, and CacheError why it cannot be written.
@@ -265,10 +249,10 @@ type Status struct {
 func (r *Relay) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := Status{Since: r.since, Trouble: r.lastErr, Confirmed: r.lastConfirmed(), Rejected: r.rejected.list(),
+	s := Status{Since: r.since, Problem: r.lastErr, Confirmed: r.lastConfirmed(), Rejected: r.rejected.list(),
 		CacheRefused: r.fileRefused, CacheError: r.fileErr, Bypassed: r.bypassed}
 	if r.link != nil {
-		s.Connected, s.Trouble = r.link.address, ""
+		s.Connected, s.Problem = r.link.address, ""
 	}
 	return s
 }
