@@ -106,15 +106,16 @@ func (m *CertManager) SetRoots(pems []string) error {
 	m.saving.Lock()
 	defer m.saving.Unlock()
 	id := m.Identity()
-	if sameCertificates(id.Roots, roots) {
+	if id.Roots.ID == roots.ID {
 		return nil
 	}
-	next := id.withRoots(roots)
-	if err := m.store.save(next, m.Joined()); err != nil {
+	next := *id
+	next.Roots = roots
+	if err := m.store.save(&next, m.Joined()); err != nil {
 		return err
 	}
-	m.replace(next, m.Joined())
-	m.log.Info("the mesh's roots changed", "roots", len(roots), "before", len(id.Roots))
+	m.replace(&next, m.Joined())
+	m.log.Info("the mesh's roots changed", "roots", len(roots.Roots), "before", len(id.Roots.Roots))
 	if err := next.rooted(); err != nil {
 		m.log.Error("the root of this workload's certificate was removed from the mesh: a new certificate is requested; "+
 			"join again if that does not help", "error", err)
@@ -133,7 +134,7 @@ const refusedPause = time.Minute
 func (m *CertManager) Refused() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.renewal.Trouble != nil || m.clock().Sub(m.joined.Renewed) < refusedPause {
+	if m.renewal.Err != nil || m.clock().Sub(m.joined.Renewed) < refusedPause {
 		return
 	}
 	m.log.Info("a control plane does not accept the certificate: a new one is requested", "serial", m.id.Serial())

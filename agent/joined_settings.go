@@ -25,9 +25,9 @@ func ReadSettings(file string, s *Settings) (*strictyaml.Places, error) {
 	return strictyaml.Decode(file, data, s)
 }
 
-// Kept returns the settings of a workload that has joined, before Complete: those that it joined
+// SavedSettings returns the settings of a workload that has joined, before Complete: those that it joined
 // with and, if units run it, the operator's on top.
-func Kept(state string) (Settings, error) {
+func SavedSettings(state string) (Settings, error) {
 	files := []string{JoinedSettings(state)}
 	if filepath.Dir(state) == PackagedState {
 		files = append(files, OperatorSettings)
@@ -108,59 +108,41 @@ func subtract(a, b map[string]any) map[string]any {
 	return out
 }
 
-// AllJoined returns the state folders of the workloads of this machine that have joined.
-func AllJoined() ([]string, error) {
+// FindJoined returns the state folders of all workloads of this machine that have joined, and the one
+// of MainLink, or the only one. It is an error if there is none, or if the choice is ambiguous.
+func FindJoined() (state string, all []string, err error) {
 	base, err := stateBase(false)
 	if err != nil {
-		return nil, err
-	}
-	return allJoined(base)
-}
-
-func allJoined(base string) ([]string, error) {
-	found, err := filepath.Glob(filepath.Join(base, "*", identityFile))
-	if err != nil {
-		return nil, err
-	}
-	var dirs []string
-	for _, path := range found {
-		if dir := filepath.Dir(path); filepath.Base(dir) != MainLink {
-			dirs = append(dirs, dir)
-		}
-	}
-	return dirs, nil
-}
-
-// FindJoined returns the only state folder of AllJoined, or of several that of MainLink. It is an
-// error if there is none, or if the choice is ambiguous.
-func FindJoined() (string, error) {
-	base, err := stateBase(false)
-	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	return findJoined(base)
 }
 
-func findJoined(base string) (string, error) {
-	dirs, err := allJoined(base)
+func findJoined(base string) (state string, all []string, err error) {
+	found, err := filepath.Glob(filepath.Join(base, "*", identityFile))
 	if err != nil {
-		return "", err
+		return "", nil, err
+	}
+	for _, path := range found {
+		if dir := filepath.Dir(path); filepath.Base(dir) != MainLink {
+			all = append(all, dir)
+		}
 	}
 	main, err := os.Readlink(filepath.Join(base, MainLink))
-	if main = filepath.Join(base, main); err == nil && slices.Contains(dirs, main) {
-		return main, nil
+	if main = filepath.Join(base, main); err == nil && slices.Contains(all, main) {
+		return main, all, nil
 	}
-	switch len(dirs) {
+	switch len(all) {
 	case 1:
-		return dirs[0], nil
+		return all[0], all, nil
 	case 0:
 		if _, err := os.ReadDir(base); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("look for workloads that have joined: %w; run this as the agent's user, or name its "+
+			return "", nil, fmt.Errorf("look for workloads that have joined: %w; run this as the agent's user, or name its "+
 				"folder (--state)", err)
 		}
-		return "", fmt.Errorf("below %s: %w; when it joined with another folder, name that (--state)", base,
+		return "", nil, fmt.Errorf("below %s: %w; when it joined with another folder, name that (--state)", base,
 			ErrNoIdentity)
 	}
-	return "", fmt.Errorf("several workloads of this machine have joined: say which one by --state: %s",
-		strings.Join(dirs, ", "))
+	return "", all, fmt.Errorf("several workloads of this machine have joined: say which one by --state: %s",
+		strings.Join(all, ", "))
 }

@@ -88,7 +88,7 @@ func (a *authorityServer) machine(t *testing.T, name, token string) JoinConfig {
 	s := Default()
 	s.State, s.Workload.Name, s.XDS.Addresses = stateFolder(t), name, []string{a.addr}
 	roots := a.manager.Bundle().Roots
-	return JoinConfig{Settings: s, Group: "shop/web", Hash: hashOf(roots[0]), Token: token, Log: testlog.New(t)}
+	return JoinConfig{Settings: s, Group: "shop/web", Hash: ca.RootID(roots[0]), Token: token, Log: testlog.New(t)}
 }
 
 // With the control plane's own authority: a token lets one machine in and no other; its certificate

@@ -106,12 +106,16 @@ func (a *Agent) Report(ctx context.Context) *Report { return a.report(ctx, a.rel
 func (a *Agent) report(ctx context.Context, link relay.Status) *Report {
 	now := time.Now()
 	r := &Report{PID: os.Getpid(), Link: &link, Version: build.Read().String()}
-	a.reportIdentity(r, now)
+	if a.certs == nil {
+		r.ok("identity", "none: this agent runs with --dev, in plaintext")
+	} else {
+		reportIdentity(r, a.certs.Identity(), a.certs.Joined(), a.certs.Renewal(), now)
+	}
 	r.ok("agent", "process %d, version %s", r.PID, r.Version)
 	if link.Connected != "" {
 		r.ok(linkLine, "%s since %s ago", link.Connected, span(now.Sub(link.Since)))
 	} else {
-		r.bad(linkLine, "", "none since %s: %s", span(now.Sub(link.Since)), link.Trouble)
+		r.bad(linkLine, "", "none since %s: %s", span(now.Sub(link.Since)), link.Problem)
 	}
 	a.reportEnvoy(ctx, r)
 	a.reportInterception(r)
@@ -164,7 +168,7 @@ func OfflineReport(state string) *Report {
 		todo = "join again: paste here a new line " + joinLine
 		r.bad("identity", "", "%v", err)
 	default:
-		reportKept(r, id, j, Renewal{}, time.Now())
+		reportIdentity(r, id, j, Renewal{}, time.Now())
 	}
 	r.bad("agent", todo, "the agent does not run; its log says why (journalctl -u 'ashore-agent*')")
 	if _, err := os.Stat(state); !errors.Is(err, fs.ErrNotExist) {

@@ -27,29 +27,29 @@ type resolvConf struct {
 	mu      sync.Mutex
 	read    time.Time // guarded by mu
 	last    resolvers // guarded by mu
-	trouble string    // guarded by mu: why the files could not be read; empty: they were
+	problem string    // guarded by mu: why the files could not be read; empty: they were
 }
 
 // resolvers are the machine's DNS servers and search domains.
 type resolvers struct{ servers, search []string }
 
 // get returns the latest resolvers, and why they are out of date; empty: they are not.
-func (c *resolvConf) get() (latest resolvers, trouble string) {
+func (c *resolvConf) get() (latest resolvers, problem string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if time.Since(c.read) < rereadAfter {
-		return c.last, c.trouble
+		return c.last, c.problem
 	}
 	latest, err := c.load()
 	c.read = time.Now()
 	if len(latest.servers) > 0 {
 		c.last = latest
 	}
-	c.trouble = ""
+	c.problem = ""
 	if err != nil {
-		c.trouble = err.Error()
+		c.problem = err.Error()
 	}
-	return c.last, c.trouble
+	return c.last, c.problem
 }
 
 // load reads the files.

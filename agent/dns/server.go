@@ -71,8 +71,8 @@ type State struct {
 	Names int
 	// Servers are those that queries for all other names are forwarded to.
 	Servers []string
-	// Trouble is why Servers are out of date or do not answer; empty if they answer.
-	Trouble string
+	// Problem is why Servers are out of date or do not answer; empty if they answer.
+	Problem string
 	// Answered counts queries that the table answered, and Forwarded those that another server
 	// answered. Failed counts those that no server answered, and those beyond maxForwards.
 	Answered, Forwarded, Failed uint64
@@ -198,11 +198,11 @@ func (s *Server) Addresses() []netip.AddrPort { return s.addresses }
 
 // State returns the current state.
 func (s *Server) State() State {
-	latest, trouble := s.resolvers.get()
-	if trouble == "" && s.failing.Load() {
-		trouble = "they do not answer"
+	latest, problem := s.resolvers.get()
+	if problem == "" && s.failing.Load() {
+		problem = "they do not answer"
 	}
-	return State{Names: s.table.Load().Len(), Servers: latest.servers, Trouble: trouble, Answered: s.answered.Load(),
+	return State{Names: s.table.Load().Len(), Servers: latest.servers, Problem: problem, Answered: s.answered.Load(),
 		Forwarded: s.forwarded.Load(), Failed: s.failed.Load()}
 }
 

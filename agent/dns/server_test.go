@@ -220,7 +220,7 @@ func TestTables(t *testing.T) {
 	ask("NOERROR, a.example.com. A 10.0.0.1/30")
 	s.SetTable(table(t, nil))
 	ask("NOERROR, a.example.com. A 192.0.2.1/7")
-	if got := s.State(); got.Answered != 1 || got.Forwarded != 2 || got.Names != 0 || got.Trouble != "" {
+	if got := s.State(); got.Answered != 1 || got.Forwarded != 2 || got.Names != 0 || got.Problem != "" {
 		t.Errorf("state: %+v", got)
 	}
 }
@@ -293,8 +293,8 @@ func TestForward(t *testing.T) {
 			if got := text(s.ask(t, "udp", "a.example.com.", dns.TypeA, nil)); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
-			if got := s.State(); (got.Trouble != "") != (tt.want == "SERVFAIL") {
-				t.Errorf("trouble: %q", got.Trouble)
+			if got := s.State(); (got.Problem != "") != (tt.want == "SERVFAIL") {
+				t.Errorf("problem: %q", got.Problem)
 			}
 		})
 	}
