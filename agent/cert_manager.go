@@ -111,10 +111,9 @@ func (m *CertManager) SetRoots(pems []string) error {
 	}
 	next := *id
 	next.Roots = roots
-	if err := m.store.save(&next, m.Joined()); err != nil {
+	if err := m.replace(&next, m.Joined()); err != nil {
 		return err
 	}
-	m.replace(&next, m.Joined())
 	m.log.Info("the mesh's roots changed", "roots", len(roots.Roots), "before", len(id.Roots.Roots))
 	if err := next.rooted(); err != nil {
 		m.log.Error("the root of this workload's certificate was removed from the mesh: a new certificate is requested; "+
@@ -141,14 +140,19 @@ func (m *CertManager) Refused() {
 	task.Poke(m.now)
 }
 
-// replace makes an identity that is on disk the latest one.
-func (m *CertManager) replace(id *Identity, j Joined) {
+// replace stores an identity and makes it the latest one. m.saving is held.
+func (m *CertManager) replace(id *Identity, j Joined) error {
+	if err := m.store.save(id, j); err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if id.Leaf() != m.id.Leaf() {
+		m.renewal.Count++
 		task.Poke(m.renewed)
 	}
 	m.id, m.joined = id, j
 	close(m.changed)
 	m.changed = make(chan struct{})
+	return nil
 }

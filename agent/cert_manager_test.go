@@ -16,8 +16,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc/codes"
-
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/testlog"
@@ -144,7 +142,7 @@ func TestRenewalProblem(t *testing.T) {
 		first := k.Identity()
 		asked := answers(t, k, m, life, func() error {
 			if time.Now().Before(back) {
-				return &RefusedError{Address: "a:1", Code: codes.PermissionDenied, Text: "no"}
+				return &RefusedError{Address: "a:1", Text: "no"}
 			}
 			return nil
 		})

@@ -117,13 +117,9 @@ func (m *CertManager) take(next *Identity, now time.Time) error {
 	}
 	joined := m.Joined()
 	joined.Renewed = now
-	if err := m.store.save(next, joined); err != nil {
+	if err := m.replace(next, joined); err != nil {
 		return err
 	}
-	m.mu.Lock()
-	m.renewal.Count++
-	m.mu.Unlock()
-	m.replace(next, joined)
 	m.log.Info("certificate renewed", "serial", next.Serial(), "ends", next.Leaf().NotAfter)
 	return m.store.forgetKey()
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/internal/dnsname"
 	"github.com/ashore-mesh/ashore/internal/task"
@@ -180,9 +181,7 @@ func (c *JoinConfig) verifyIdentity(id *Identity) error {
 
 // busyAnswer reports whether a control plane was reached and is overloaded.
 func busyAnswer(err error) bool {
-	s := statusOf(err)
-	return s != nil && slices.Contains([]codes.Code{codes.ResourceExhausted, codes.Unavailable, codes.Aborted},
-		s.Code())
+	return slices.Contains([]codes.Code{codes.ResourceExhausted, codes.Unavailable, codes.Aborted}, status.Code(err))
 }
 
 // checkToken checks the form of a token. Its errors do not quote the token.

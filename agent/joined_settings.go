@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -48,10 +49,16 @@ func saveSettings(s, base *Settings) error {
 		d := Default()
 		base = &d
 	}
-	doc, err := s.changes(base)
+	doc, err := s.document()
 	if err != nil {
 		return err
 	}
+	theirs, err := base.document()
+	if err != nil {
+		return err
+	}
+	subtract(doc, theirs)
+	delete(doc, "state")
 	text, err := yaml.Marshal(doc)
 	if err != nil {
 		return fmt.Errorf("encode the settings: %w", err)
@@ -63,22 +70,8 @@ func saveSettings(s, base *Settings) error {
 	return nil
 }
 
-// changes returns the settings that differ from base, as a document, without the state folder.
-func (s *Settings) changes(base *Settings) (map[string]any, error) {
-	mine, err := document(s)
-	if err != nil {
-		return nil, err
-	}
-	theirs, err := document(base)
-	if err != nil {
-		return nil, err
-	}
-	out := subtract(mine, theirs)
-	delete(out, "state")
-	return out, nil
-}
-
-func document(s *Settings) (map[string]any, error) {
+// document returns the settings as YAML has them.
+func (s *Settings) document() (map[string]any, error) {
 	text, err := yaml.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("encode the settings: %w", err)
@@ -90,22 +83,17 @@ func document(s *Settings) (map[string]any, error) {
 	return out, nil
 }
 
-// subtract returns a without what is equal in b.
-func subtract(a, b map[string]any) map[string]any {
-	out := map[string]any{}
-	for k, v := range a {
+// subtract removes from a what is equal in b.
+func subtract(a, b map[string]any) {
+	maps.DeleteFunc(a, func(k string, v any) bool {
 		inner, isMap := v.(map[string]any)
 		other, same := b[k].(map[string]any)
-		switch {
-		case isMap && same:
-			if d := subtract(inner, other); len(d) > 0 {
-				out[k] = d
-			}
-		case !reflect.DeepEqual(v, b[k]):
-			out[k] = v
+		if isMap && same {
+			subtract(inner, other)
+			return len(inner) == 0
 		}
-	}
-	return out
+		return reflect.DeepEqual(v, b[k])
+	})
 }
 
 // FindJoined returns the state folders of all workloads of this machine that have joined, and the one

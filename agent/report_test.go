@@ -218,9 +218,9 @@ func TestReportCertificate(t *testing.T) {
 	id := m.identity(t, web(), 24*time.Hour)
 	joined := Joined{Version: 1, Group: "shop/web", At: time.Now(), Renewed: time.Now()}
 	away := Renewal{Err: errors.New("away"), Tries: 3}
-	refused := Renewal{Err: errors.Join(&RefusedError{Address: "a:1", Code: codes.Unauthenticated,
+	refused := Renewal{Err: errors.Join(&RefusedError{Address: "a:1",
 		Text: "expired"}), Tries: 3}
-	replaced := Renewal{Err: &RefusedError{Address: "a:1", Code: codes.Unauthenticated,
+	replaced := Renewal{Err: &RefusedError{Address: "a:1",
 		Text: "another machine joined under the name x"}, Tries: 1}
 	for _, tc := range []struct {
 		name        string

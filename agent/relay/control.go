@@ -46,13 +46,13 @@ func (r *Relay) control(l *link) error {
 	if r.cfg.Plaintext {
 		accept()
 	}
-	var sent *health
+	var sent *ads.Ask
 	for {
 		r.mu.Lock()
 		changed, health := r.changed, r.health
 		r.mu.Unlock()
 		if health != sent {
-			u.send(health.ask().Encode())
+			u.send(health.Encode())
 			sent = health
 		}
 		select {
@@ -94,15 +94,6 @@ func (r *Relay) controlAsks() []*ads.Ask {
 		asks = append(asks, &ads.Ask{TypeURL: namesType, Subscribe: all, Claims: claims})
 	}
 	return asks
-}
-
-// ask returns the report as a request.
-func (h *health) ask() *ads.Ask {
-	a := &ads.Ask{TypeURL: healthType, Subscribe: h.ports}
-	if h.reason != "" {
-		a.Rejected = &ads.Rejection{Code: int32(codes.Unavailable), Message: h.reason}
-	}
-	return a
 }
 
 // take handles a response on the control stream and returns the answer.
