@@ -64,17 +64,9 @@ func (r *Report) bad(name, todo, format string, args ...any) {
 
 // line adds a line.
 func (r *Report) line(name, state, todo, format string, args ...any) {
-	r.Lines = append(r.Lines, Line{name, state, oneLine(fmt.Sprintf(format, args...)), todo})
+	lines := strings.FieldsFunc(fmt.Sprintf(format, args...), func(c rune) bool { return c == '\n' })
+	r.Lines = append(r.Lines, Line{name, state, strings.Join(lines, "; "), todo})
 	r.Well = !slices.ContainsFunc(r.Lines, func(l Line) bool { return l.State != stateOK })
-}
-
-// oneLine joins the lines of a text.
-func oneLine(text string) string {
-	lines := strings.FieldsFunc(text, func(c rune) bool { return c == '\n' })
-	for i := range lines {
-		lines[i] = strings.TrimSpace(lines[i])
-	}
-	return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return l == "" }), "; ")
 }
 
 // Add adds a line: it is "bad" if there is a todo, else "ok".

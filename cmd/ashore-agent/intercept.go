@@ -25,26 +25,20 @@ func (p *program) interceptCommand() *cobra.Command {
 		p.interceptInstall(), p.interceptRemove(), p.interceptStatus(), p.interceptWatch())
 }
 
-// interceptConfig returns what the rules of a workload depend on.
-func interceptConfig(state string) (c intercept.Config, checks intercept.Checks, err error) {
-	state, err = stateFolder(state)
-	if err != nil {
-		return c, checks, err
-	}
-	f := &flags{joinedState: state}
-	s, err := f.settings()
-	if err != nil {
-		return c, checks, err
-	}
-	return agent.InterceptConfig(&s)
-}
-
 func (p *program) interceptInstall() *cobra.Command {
-	var state string
+	var named string
 	var show bool
 	cmd := command("install", "Install the rules, or remove them again when the machine does not work with them", "",
 		"  ashore-agent intercept install\n  ashore-agent intercept install --print", func(ctx context.Context) error {
-			c, checks, err := interceptConfig(state)
+			state, err := stateFolder(named)
+			if err != nil {
+				return err
+			}
+			s, err := (&flags{joinedState: state}).settings()
+			if err != nil {
+				return err
+			}
+			c, checks, err := agent.InterceptConfig(&s)
 			if err != nil {
 				return err
 			}
@@ -66,7 +60,7 @@ func (p *program) interceptInstall() *cobra.Command {
 			}
 			return p.say("traffic goes through Envoy: all checks succeeded")
 		})
-	stateFlag(cmd, &state)
+	stateFlag(cmd, &named)
 	cmd.Flags().BoolVar(&show, "print", false, "print the rules instead")
 	return cmd
 }
