@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 
 	"github.com/ashore-mesh/ashore/ca"
@@ -88,7 +87,7 @@ func (a *authorityServer) machine(t *testing.T, name, token string) JoinConfig {
 	s := Default()
 	s.State, s.Workload.Name, s.XDS.Addresses = stateFolder(t), name, []string{a.addr}
 	roots := a.manager.Bundle().Roots
-	return JoinConfig{Settings: s, Group: "shop/web", Hash: hashOf(roots[0]), Token: token, Log: testlog.New(t)}
+	return JoinConfig{Settings: s, Group: "shop/web", Hash: ca.RootID(roots[0]), Token: token, Log: testlog.New(t)}
 }
 
 // With the control plane's own authority: a token lets one machine in and no other; its certificate
@@ -135,7 +134,7 @@ func TestRealAuthority(t *testing.T) {
 		t.Fatal(err)
 	}
 	var refused *RefusedError
-	if err := k.renew(t.Context()); !errors.As(err, &refused) || refused.Code != codes.Unauthenticated ||
+	if err := k.renew(t.Context()); !errors.As(err, &refused) ||
 		strings.Count(err.Error(), "ashorectl join-token create") != 1 {
 		t.Errorf("after its revocation: %v", err)
 	}
@@ -155,7 +154,7 @@ func TestNameOfALiveMachine(t *testing.T) {
 	second := a.machine(t, "vm", a.token(t))
 	_, err := Join(t.Context(), second)
 	var refused *RefusedError
-	if !errors.As(err, &refused) || refused.Code != codes.AlreadyExists {
+	if !errors.As(err, &refused) {
 		t.Fatalf("the name of a machine that is alive: %v", err)
 	}
 	for _, words := range []string{"the name shop/vm is in use: a machine of this name is connected from 10.0.0.5",
