@@ -42,13 +42,13 @@ const (
 func (b *rbacBuilder) paths(values, notValues []string) []*rbacv3.Permission {
 	doubt := pathMatch(envoy.RegexMatch(ambiguous))
 	var out []*rbacv3.Permission
-	if list := translated(b, values, httpOnly(b, pathPermission(b.widen))); len(list) > 0 {
+	if list := translated(b, values, b.widen, httpOnly(b, pathPermission)); len(list) > 0 {
 		if b.widen {
 			list = append(list, doubt)
 		}
 		out = append(out, onePermission(list))
 	}
-	if list := translated(b, notValues, httpOnly(b, b.exceptedPath)); len(list) > 0 {
+	if list := translated(b, notValues, !b.widen, httpOnly(b, exceptedPath)); len(list) > 0 {
 		if b.widen {
 			out = append(out, onePermission([]*rbacv3.Permission{notPermission(onePermission(list)), doubt}))
 		} else {
@@ -60,9 +60,9 @@ func (b *rbacBuilder) paths(values, notValues []string) []*rbacv3.Permission {
 
 // exceptedPath is a path that the rule is not about. In a rule that refuses parameters do not stand
 // for the end of one.
-func (b *rbacBuilder) exceptedPath(v string) *rbacv3.Permission {
-	p := pathPermission(!b.widen)(v)
-	if p == nil || !b.widen || v == "*" || v[0] != '*' {
+func exceptedPath(v string, wide bool) *rbacv3.Permission {
+	p := pathPermission(v, wide)
+	if p == nil || wide || v == "*" || v[0] != '*' {
 		return p
 	}
 	return allPermissions([]*rbacv3.Permission{p, notPermission(pathMatch(envoy.RegexMatch(parametered)))})
@@ -70,14 +70,12 @@ func (b *rbacBuilder) exceptedPath(v string) *rbacv3.Permission {
 
 // pathPermission is a request by its path, without what follows "?". wide also takes the ways of
 // writing it that servers take for the same: true where that refuses more.
-func pathPermission(wide bool) func(string) *rbacv3.Permission {
-	return func(v string) *rbacv3.Permission {
-		plain := plainPath(v)
-		if plain == nil || !wide || v == "*" {
-			return plain
-		}
-		return onePermission([]*rbacv3.Permission{plain, pathMatch(disguisedPath(v))})
+func pathPermission(v string, wide bool) *rbacv3.Permission {
+	plain := plainPath(v)
+	if plain == nil || !wide || v == "*" {
+		return plain
 	}
+	return onePermission([]*rbacv3.Permission{plain, pathMatch(disguisedPath(v))})
 }
 
 // plainPath is a request by its path as it is written; nil when v cannot be told.
