@@ -134,7 +134,7 @@ func explainPart(f authz.Explained) admin.ExplainPart {
 	out := admin.ExplainPart{At: []string{place(f)}, Call: "a connection", Verdict: string(f.Verdict), Reason: f.Reason,
 		Steps: []admin.ExplainStep{}}
 	if !f.Request.TCP {
-		out.Call = f.Request.Method + " " + f.Request.Host + cmp.Or(f.Path, f.Request.Path)
+		out.Call = f.Request.Method + " " + f.Request.Host + f.Request.Path
 	}
 	for _, s := range f.Steps {
 		step := admin.ExplainStep{Policy: s.Policy.Key.String(), Action: s.Action, Matched: s.Rule >= 0 && !s.Unsure,

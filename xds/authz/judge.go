@@ -34,8 +34,6 @@ type Decision struct {
 	Verdict Verdict
 	// Reason is one sentence without a final period.
 	Reason string
-	// Path is the request's as proxies compare it; empty: unknown.
-	Path string
 	// Steps are the AuthorizationPolicies of the proxy, in the order in which they decide.
 	Steps []Step
 }
@@ -68,6 +66,10 @@ type Filters func(sc *push.Scope, connections bool) iter.Seq2[string, proto.Mess
 // filters decide in their order: revocation, CUSTOM, DENY, ALLOW. A request passes when every
 // filter lets it pass.
 func Judge(sc *push.Scope, generated Filters, r Request) Decision {
+	if r.Port == 0 && r.From == (spiffe.ID{}) && modesByPort(sc) {
+		return Decision{Verdict: Depends,
+			Reason: "PeerAuthentication has a mode for some ports only, and the port is unknown"}
+	}
 	note, closed := handshake(sc, &r)
 	if closed != "" {
 		return Decision{Verdict: Denied, Reason: closed}
@@ -78,17 +80,12 @@ func Judge(sc *push.Scope, generated Filters, r Request) Decision {
 	r.Host = normalHost(r.Host)
 	written := r.Path
 	r.Path = normalPath(r.Path, sc.Mesh.Config.GetPathNormalization().GetNormalization())
-	d := Decision{Path: r.Path}
+	d := Decision{}
 	filters := evaluate(r, generated(sc, r.TCP))
 	d.Steps = steps(sc, filters)
 	d.decide(r, filters)
 	if d.Verdict == Depends && written != "" && r.Path == "" {
 		d.Reason += "; proxies may rewrite the path: write it as they do"
-	}
-	if d.Verdict == Allowed && r.Port == 0 && strictSomewhere(sc, r) {
-		d.Verdict, note = Depends, ""
-		d.Reason = "PeerAuthentication lets callers without a certificate in at some ports only, and the port " +
-			"is unknown"
 	}
 	if note != "" {
 		d.Reason += "; " + note
@@ -105,7 +102,7 @@ func handshake(sc *push.Scope, r *Request) (note, closed string) {
 	mode, by := sc.PeerModeAt(r.Port)
 	domains := sc.Mesh.TrustDomains()
 	switch {
-	case r.From == (spiffe.ID{}) && mode == push.PeerStrict && !(r.Port == 0 && strictSomewhere(sc, *r)):
+	case r.From == (spiffe.ID{}) && mode == push.PeerStrict:
 		return "", by.Key.String() + " is STRICT: connections without a certificate of the mesh are closed " +
 			"before any policy is checked"
 	case r.From == (spiffe.ID{}):
@@ -114,26 +111,18 @@ func handshake(sc *push.Scope, r *Request) (note, closed string) {
 		return "", "certificates of the trust domain " + r.From.TrustDomain + " are refused in the handshake: " +
 			"the mesh takes those of " + strings.Join(domains, ", ")
 	case slices.Contains(domains, r.From.TrustDomain) && mode == push.PeerDisable:
-		r.From, r.Certificate = spiffe.ID{}, ""
+		r.From = spiffe.ID{}
 		return by.Key.String() + " disables mutual TLS, so the caller has no identity", ""
 	}
 	return "", ""
 }
 
-// strictSomewhere says that a caller without a certificate gets in at some ports and not at others.
-func strictSomewhere(sc *push.Scope, r Request) bool {
-	if sc.Type == push.Router || r.From != (spiffe.ID{}) {
-		return false
-	}
-	first, _ := sc.PeerModeAt(0)
-	for _, o := range sc.PeerAuthentication.Items() {
-		for port := range o.Spec.(*security.PeerAuthentication).GetPortLevelMtls() {
-			if mode, _ := sc.PeerModeAt(port); (mode == push.PeerStrict) != (first == push.PeerStrict) {
-				return true
-			}
-		}
-	}
-	return false
+// modesByPort says that proxies of a scope have a mode of mutual TLS for some ports. Routers take
+// the certificates that their Gateways say.
+func modesByPort(sc *push.Scope) bool {
+	return sc.Type != push.Router && slices.ContainsFunc(sc.PeerAuthentication.Items(), func(o *config.Object) bool {
+		return len(o.Spec.(*security.PeerAuthentication).GetPortLevelMtls()) > 0
+	})
 }
 
 // filter is one filter with the results of its rules by name.
@@ -298,8 +287,6 @@ func (d *Decision) deny(r Request, rule string) {
 		d.set(Denied, i, d.Steps[i].name()+" denies it")
 	case rule == "revoked-identity":
 		d.Verdict, d.Reason = Denied, "the identity "+r.From.String()+" is revoked"
-	case rule == "revoked-certificate":
-		d.Verdict, d.Reason = Denied, "the certificate of "+r.From.String()+" is revoked"
 	default:
 		d.Verdict, d.Reason = Denied, "proxies answer 400 to the invalid Host header "+strconv.Quote(r.Host)
 	}
