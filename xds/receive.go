@@ -103,7 +103,7 @@ func (st *stream) receive(r *ads.Request) error {
 	if err := st.quota.hold(extra); err != nil {
 		return err
 	}
-	out, err := t.Receive(r, time.Now())
+	rejected, err := t.Receive(r, time.Now())
 	_ = st.quota.hold(-extra)
 	if err != nil {
 		return status.Error(codes.ResourceExhausted, err.Error())
@@ -111,7 +111,9 @@ func (st *stream) receive(r *ads.Request) error {
 	if err := st.charge(); err != nil {
 		return err
 	}
-	st.note(t, r, out)
+	if rejected {
+		st.noteRejection(t, r.Rejected.Message)
+	}
 	return nil
 }
 
@@ -140,19 +142,14 @@ func (st *stream) prefix() string {
 	return strconv.FormatUint(st.serial, 36) + "." + strconv.FormatInt(st.since.UnixNano(), 36) + "-"
 }
 
-// note counts and logs what a request said about a response.
-func (st *stream) note(t *ads.Subscription, r *ads.Request, out ads.Outcome) {
-	m, name := st.server.metrics, short(r.TypeURL)
-	switch {
-	case out.Rejected:
-		m.rejects.WithLabelValues(name).Inc()
-		var names []string
-		for _, r := range t.Rejected() {
-			names = append(names, r.Name)
-		}
-		st.server.peerLog.Log(hclog.Warn, st.logKey()+" "+name, "proxy rejected resources", "proxy", st.proxy.ID,
-			"type", name, "rejected", names, "error", r.Rejected.Message)
-	case !out.Acknowledged && !out.Started && r.Nonce != "":
-		m.stale.WithLabelValues(name).Inc()
+// noteRejection counts and logs that the client rejected a response.
+func (st *stream) noteRejection(t *ads.Subscription, message string) {
+	name := short(t.Kind().TypeURL)
+	st.server.metrics.rejects.WithLabelValues(name).Inc()
+	var names []string
+	for _, r := range t.Rejected() {
+		names = append(names, r.Name)
 	}
+	st.server.peerLog.Log(hclog.Warn, st.logKey()+" "+name, "proxy rejected resources", "proxy", st.proxy.ID,
+		"type", name, "rejected", names, "error", message)
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"iter"
 	"maps"
 	"net/netip"
@@ -108,8 +107,6 @@ type Config struct {
 	// RouteWait is how long a listener, route or filter waits until the endpoints of a new cluster
 	// that it names are acknowledged. Zero means 2s.
 	RouteWait time.Duration
-	// SendWait is how long a response may wait for a client to read. Zero means 5m.
-	SendWait time.Duration
 	// RemovalWait is how long a removed cluster or route stays, so that what uses it moves on first.
 	// Zero means 10s.
 	RemovalWait time.Duration
@@ -148,8 +145,8 @@ type snapshot struct {
 	since   time.Time
 }
 
-// New returns a server that refuses streams until the first Publish. Errors: a missing field of cfg,
-// or metrics that are registered already.
+// New returns a server that refuses streams until the first Publish. Errors: a missing field of cfg.
+// It panics if its metrics are registered already.
 func New(cfg Config) (*Server, error) {
 	if cfg.Generator == nil || cfg.Log == nil {
 		return nil, errors.New("xds: a server needs a Generator and a Log")
@@ -158,30 +155,23 @@ func New(cfg Config) (*Server, error) {
 	cfg.WorkloadBytes = cmp.Or(cfg.WorkloadBytes, 12<<20)
 	cfg.Admissions = cmp.Or(cfg.Admissions, 2*runtime.GOMAXPROCS(0))
 	cfg.RouteWait = cmp.Or(cfg.RouteWait, 2*time.Second)
-	cfg.SendWait = cmp.Or(cfg.SendWait, 5*time.Minute)
 	cfg.RemovalWait = cmp.Or(cfg.RemovalWait, 10*time.Second)
-	m := newMetrics(cfg.Registerer, cfg.Runtime)
 	log := cfg.Log.Named("xds")
 	s := &Server{
 		cfg:     cfg,
 		log:     log,
 		peerLog: ratelimit.NewLogger(log),
-		metrics: m,
 		cache:   ads.NewCache(),
 		nodes:   newNodes(cfg.Generator.Capabilities),
-		quotas: &quotas{streams: cfg.WorkloadStreams, bytes: cfg.WorkloadBytes,
-			refused: m.refused.WithLabelValues("too much memory"), held: map[string]*usage{}},
 		admit:   make(chan struct{}, cfg.Admissions),
 		stopped: make(chan struct{}),
 		name:    rand.Text(),
 		recheck: make(chan struct{}, 1),
 		streams: map[*stream]struct{}{},
 	}
-	if cfg.Registerer != nil {
-		if err := cfg.Registerer.Register(newClientMetrics(s)); err != nil {
-			return nil, fmt.Errorf("xds: register metrics: %w", err)
-		}
-	}
+	s.metrics = newMetrics(s)
+	s.quotas = &quotas{streams: cfg.WorkloadStreams, bytes: cfg.WorkloadBytes,
+		refused: s.metrics.refused.WithLabelValues("too much memory"), held: map[string]*usage{}}
 	return s, nil
 }
 

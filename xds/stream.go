@@ -37,7 +37,6 @@ type stream struct {
 
 	wake     chan struct{} // cap 1; written by Publish, read by run
 	cut      chan error    // cap 1; written by expel, read by serve
-	stuck    chan struct{} // cap 1; written when a send took SendWait, read by serve
 	expelled atomic.Bool   // written by expel: the registration is removed at once
 	reads    atomic.Bool   // written by run: it reads configuration, and that was audited
 	requests chan *frame   // written and closed by read, read by run
@@ -50,7 +49,6 @@ type stream struct {
 	snap       *snapshot
 	news       uint64 // Server.news when it last looked at configuration
 	scope      *push.Scope
-	sending    *time.Timer      // for SendWait
 	timer      <-chan time.Time // for the nearest end of a wait, nil when there is none
 	converging time.Time        // since of the oldest context that is not acknowledged yet
 
@@ -88,7 +86,7 @@ func (s *Server) serve(g grpc.ServerStream, sotw bool) error {
 	st := &stream{
 		server: s, grpc: g, sotw: sotw, who: who, checks: checks, quota: q, early: early,
 		peer: from, since: time.Now(), serial: s.serial.Add(1),
-		cut: make(chan error, 1), stuck: make(chan struct{}, 1), wake: make(chan struct{}, 1), requests: make(chan *frame),
+		cut: make(chan error, 1), wake: make(chan struct{}, 1), requests: make(chan *frame),
 		order: ads.Order{RouteWait: s.cfg.RouteWait, RemovalWait: s.cfg.RemovalWait},
 	}
 	go st.read()
@@ -138,11 +136,6 @@ func (st *stream) await(done <-chan error) error {
 			return status.Error(codes.PermissionDenied, out.Public)
 		}
 		return errUnauthenticated
-	case <-st.stuck: // returning ends the send, and so run
-		s.metrics.refused.WithLabelValues("not reading").Inc()
-		st.logLine(hclog.Warn, "stream ended: the proxy does not read", "proxy", st.proxy.ID, "peer", st.peer,
-			"for", s.cfg.SendWait)
-		return status.Errorf(codes.DeadlineExceeded, "a response could not be sent within %s", s.cfg.SendWait)
 	}
 }
 
