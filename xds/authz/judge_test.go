@@ -3,8 +3,6 @@ package authz
 import (
 	"strings"
 	"testing"
-
-	"github.com/ashore-mesh/ashore/xds/gen/access"
 )
 
 // A condition on what is not known of the request is unknown, and the verdict says which. What is
@@ -35,7 +33,7 @@ func TestUnknown(t *testing.T) {
 			t.Parallel()
 			c := explained(t, policyText("d", "{action: DENY, rules: [{"+tc.rule+"}]}"), nil)
 			scope := c.Scope(c.Classify(Target{Namespace: "shop"}.node()))
-			got := Judge(scope, access.Filters, Request{Method: "GET", Port: 8080, Path: tc.path})
+			got := Judge(scope, Request{Method: "GET", Port: 8080, Path: tc.path})
 			if got.Verdict != tc.want || !strings.Contains(got.Reason, tc.reason) {
 				t.Errorf("got %s: %s; want %s: %s", got.Verdict, got.Reason, tc.want, tc.reason)
 			}

@@ -24,7 +24,7 @@ type Explained struct {
 
 // Explain says what becomes of a request to every workload that to means; see Targets. The port and
 // the protocol are those of the target. It is empty when there is no such workload.
-func Explain(c *push.Context, generated Filters, r Request, to string) []Explained {
+func Explain(c *push.Context, r Request, to string) []Explained {
 	var out []Explained
 	for _, t := range Targets(c, to, r.Port) {
 		r := r
@@ -36,7 +36,7 @@ func Explain(c *push.Context, generated Filters, r Request, to string) []Explain
 			r.Host = t.host
 		}
 		scope := c.Scope(c.Classify(t.node()))
-		out = append(out, Explained{Target: t, Decision: Judge(scope, generated, r), Request: r})
+		out = append(out, Explained{Target: t, Decision: Judge(scope, r), Request: r})
 	}
 	return out
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/xds/authz"
-	"github.com/ashore-mesh/ashore/xds/gen/access"
 )
 
 // judge compares the answer to a call with its explanation, as far as that is definite: whether a
@@ -21,7 +20,7 @@ func (w *world) judge(t *testing.T, tb *table, line string) {
 	if call.From != (spiffe.ID{}) && !slices.Contains(tb.scope.Mesh.TrustDomains(), call.From.TrustDomain) {
 		return // a mesh refuses it in the handshake, and the Envoys of these tests do not
 	}
-	got := authz.Judge(tb.scope, access.Filters, call)
+	got := authz.Judge(tb.scope, call)
 	if got.Verdict == authz.Depends || tb.scope.RequestAuthentication.Len() > 0 || w.trust(t, tb).Certificates != nil {
 		return
 	}
