@@ -72,18 +72,10 @@ func (st *stream) release() { <-st.server.admit }
 // errStopped ends the streams when the server stops.
 var errStopped = status.Error(codes.Unavailable, "shutting down: try another replica")
 
-// deliver sends what the client lacks. first means that a type is answered for the first time.
-func (st *stream) deliver(ctx context.Context, first bool) error {
+// deliver sends what the client lacks.
+func (st *stream) deliver() error {
 	for {
-		if first {
-			if err := st.admit(ctx); err != nil {
-				return err
-			}
-		}
 		r := st.next()
-		if first {
-			st.release()
-		}
 		if r == nil {
 			return nil
 		}

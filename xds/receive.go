@@ -12,8 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
-// take takes in one request. started means that the client asked for a type for the first time.
-func (st *stream) take(ctx context.Context, f *frame) (started bool, err error) {
+// take takes in one request.
+func (st *stream) take(ctx context.Context, f *frame) error {
 	size := f.in.Len()
 	defer func() {
 		f.in.Free()
@@ -21,32 +21,32 @@ func (st *stream) take(ctx context.Context, f *frame) (started bool, err error) 
 	}()
 	r, err := ads.ReadRequest(f.in.ReadOnlyData(), st.sotw)
 	if err != nil {
-		return false, status.Error(codes.InvalidArgument, err.Error())
+		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	if st.early && !st.server.knows(r.TypeURL) {
-		return false, st.server.notReady()
+		return st.server.notReady()
 	}
 	if r.TypeURL == healthType {
-		return false, st.report(ctx, r)
+		return st.report(ctx, r)
 	}
 	if st.proxy == nil {
 		if err := st.introduce(ctx, r.Node); err != nil {
-			return false, err
+			return err
 		}
 	}
 	if st.order.Find(r.TypeURL) != nil {
-		return false, st.receive(r)
+		return st.receive(r)
 	}
 	if err := st.admit(ctx); err != nil {
-		return false, err
+		return err
 	}
 	defer st.release()
 	if r.TypeURL == ProxyConfigType {
 		if st.refresh(); st.scope.Trust == nil {
-			return false, nil // as in Istio: no response where there is nothing to send
+			return nil // as in Istio: no response where there is nothing to send
 		}
 	}
-	return true, st.receive(r)
+	return st.receive(r)
 }
 
 // introduce takes in the node of the first request, and registers the workload.
@@ -68,7 +68,7 @@ func (st *stream) introduce(ctx context.Context, node []byte) error {
 	if err := st.quota.hold(len(node)); err != nil {
 		return err
 	}
-	st.proxy = p
+	st.proxy, st.shown = p, p.Node
 	s.add(st)
 	st.logLine(hclog.Info, "proxy connected", "proxy", p.ID, "stream", string(p.purpose), "peer", st.peer,
 		"identity", st.who.Identity, "serial", st.who.Serial, "version", p.Version, "delta", !st.sotw)

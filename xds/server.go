@@ -23,6 +23,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/ratelimit"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/ads"
@@ -101,7 +102,7 @@ type Config struct {
 	// on all of its streams together. A proxy that subscribes to 10,000 names takes about 1.5 MB.
 	// Zero means 12 MiB.
 	WorkloadBytes int
-	// Admissions is how many streams may generate their first responses at one time; the others wait.
+	// Admissions is how many streams may generate a type for the first time at once; the others wait.
 	// Zero means two for each processor.
 	Admissions int
 	// RouteWait is how long a listener, route or filter waits until the endpoints of a new cluster
@@ -120,7 +121,7 @@ type Server struct {
 	cache   *ads.Cache    // immutable
 	nodes   *nodes        // immutable
 	quotas  *quotas       // immutable
-	admit   chan struct{} // immutable; has a token for each stream that generates its first responses
+	admit   chan struct{} // immutable; has a token for each stream that generates a type for the first time
 	stopped chan struct{} // immutable; closed when Run ends
 	name    string        // immutable; unique to this process
 	recheck chan struct{} // cap 1; written by Recheck, read by Run
@@ -199,21 +200,17 @@ func (s *Server) Run(ctx context.Context) error {
 // does not wait.
 func (s *Server) Publish(c Context, since time.Time) {
 	s.current.Store(&snapshot{context: c, since: since})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for st := range s.streams {
-		st.awake()
+	for _, st := range s.all() {
+		task.Poke(st.wake)
 	}
 }
 
 // PublishObjects wakes all streams that read configuration. It does not wait.
 func (s *Server) PublishObjects() {
 	s.news.Add(1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for st := range s.streams {
+	for _, st := range s.all() {
 		if st.reads.Load() {
-			st.awake()
+			task.Poke(st.wake)
 		}
 	}
 }

@@ -127,11 +127,7 @@ func (s *Server) ResourceProblems() []feed.Problem {
 func (st *stream) status() ProxyStatus {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	node := st.proxy.Node
-	if st.shown != (push.Node{}) {
-		node = st.shown
-	}
-	p := ProxyStatus{ID: st.proxy.ID, Node: node, Version: st.proxy.Version, Agent: st.proxy.Agent,
+	p := ProxyStatus{ID: st.proxy.ID, Node: st.shown, Version: st.proxy.Version, Agent: st.proxy.Agent,
 		Envoy: st.proxy.Envoy, Peer: st.peer, Who: st.who, Bundle: st.bundle, Connected: st.since, Delta: !st.sotw}
 	for _, t := range st.order.All() {
 		typeURL := t.Kind().TypeURL

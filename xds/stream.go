@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
-	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/ads"
@@ -58,7 +57,7 @@ type stream struct {
 	order ads.Order
 	// registered is the registration of its workload; nil: none.
 	registered *registry.RegistrationKey
-	shown      push.Node // the proxy as it is selected, see node; none before the first refresh
+	shown      push.Node // the proxy as it is selected, see node
 	bundle     string    // ID of the bundle that the client acknowledged last
 }
 
@@ -139,11 +138,6 @@ func (st *stream) await(done <-chan error) error {
 	}
 }
 
-// awake makes run look for changes. It does not wait.
-func (st *stream) awake() {
-	task.Poke(st.wake)
-}
-
 // addressOf is the address of a stream's peer; empty if unknown.
 func addressOf(ctx context.Context) string {
 	if p, ok := peer.FromContext(ctx); ok {
@@ -178,7 +172,6 @@ func (st *stream) read() {
 // run owns the stream. It handles one event at a time: a request, a new context, the end of a wait.
 func (st *stream) run(ctx context.Context) error {
 	for {
-		first := false
 		select {
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()
@@ -191,8 +184,7 @@ func (st *stream) run(ctx context.Context) error {
 				}
 				return st.readErr
 			}
-			var err error
-			if first, err = st.take(ctx, f); err != nil {
+			if err := st.take(ctx, f); err != nil {
 				return err
 			}
 		case <-st.wake:
@@ -201,7 +193,7 @@ func (st *stream) run(ctx context.Context) error {
 		if st.proxy == nil {
 			continue // woken before its first request
 		}
-		if err := st.deliver(ctx, first); err != nil {
+		if err := st.deliver(); err != nil {
 			return err
 		}
 	}

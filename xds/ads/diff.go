@@ -23,8 +23,8 @@ type diff struct {
 	removed []string             // sorted; names that do not exist, or no longer exist
 	gone    []string             // sorted; names that the client has and that no longer exist
 
-	deltaOnce, stateOnce sync.Once
-	delta, state         [][]byte
+	once  sync.Once
+	parts [][]byte // see encoded
 }
 
 // empty reports whether there is no difference.
@@ -48,14 +48,10 @@ func (d *diff) find(name string) (r *resource.Resource, removed bool) {
 	return nil, removed
 }
 
-// encoded returns the elements of a response with the whole diff.
-func (d *diff) encoded(sotw bool) [][]byte {
-	if sotw {
-		d.stateOnce.Do(func() { d.state = encode(d.changed, nil, true) })
-		return d.state
-	}
-	d.deltaOnce.Do(func() { d.delta = encode(d.changed, d.removed, false) })
-	return d.delta
+// encoded returns the elements of a delta response with the whole diff.
+func (d *diff) encoded() [][]byte {
+	d.once.Do(func() { d.parts = encode(d.changed, d.removed) })
+	return d.parts
 }
 
 // compare computes a diff.

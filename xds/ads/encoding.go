@@ -9,60 +9,34 @@ import (
 // fieldRemoved is DeltaDiscoveryResponse.removed_resources.
 const fieldRemoved = 6
 
-// maxCopied is how long the elements of a response may be together, in bytes, to be copied into one
+// maxCopied is how long the resources of a response may be together, in bytes, to be copied into one
 // piece.
 const maxCopied = 64 << 10
 
-// encode lays out the elements of a response. A long one has its resources one by one, as all
+// encode lays out the elements of a delta response. A long one has its resources one by one, as all
 // streams share them: no client can have the server copy all of them.
-func encode(changed []*resource.Resource, removed []string, states bool) [][]byte {
-	size := sizeOf(changed, removed, states)
-	switch {
-	case size == 0:
-		return nil
-	case len(changed) == 1 && len(removed) == 0:
-		return [][]byte{entry(changed[0], states)}
-	case size <= maxCopied:
-		return [][]byte{join(changed, removed, states, size)}
-	}
-	parts := make([][]byte, 0, len(changed)+1)
-	for _, r := range changed {
-		parts = append(parts, entry(r, states))
-	}
-	if len(removed) > 0 {
-		parts = append(parts, join(nil, removed, states, sizeOf(nil, removed, states)))
-	}
-	return parts
-}
-
-// sizeOf is how long elements of a response are, in bytes.
-func sizeOf(changed []*resource.Resource, removed []string, states bool) int {
+func encode(changed []*resource.Resource, removed []string) [][]byte {
 	size := 0
 	for _, r := range changed {
-		size += len(entry(r, states))
+		size += len(r.Entry())
 	}
-	for _, name := range removed {
-		size += protowire.SizeTag(fieldRemoved) + protowire.SizeBytes(len(name))
+	var parts [][]byte
+	var copied []byte
+	if len(changed) > 1 && size <= maxCopied {
+		copied = make([]byte, 0, size)
 	}
-	return size
-}
-
-// join copies elements of a response, which have that size, into one piece.
-func join(changed []*resource.Resource, removed []string, states bool, size int) []byte {
-	b := make([]byte, 0, size)
 	for _, r := range changed {
-		b = append(b, entry(r, states)...)
+		if copied != nil {
+			copied = append(copied, r.Entry()...)
+		} else {
+			parts = append(parts, r.Entry())
+		}
 	}
 	for _, name := range removed {
-		b = protowire.AppendString(protowire.AppendTag(b, fieldRemoved, protowire.BytesType), name)
+		copied = protowire.AppendString(protowire.AppendTag(copied, fieldRemoved, protowire.BytesType), name)
 	}
-	return b
-}
-
-// entry is one encoded resource of a response.
-func entry(r *resource.Resource, states bool) []byte {
-	if states {
-		return r.StateEntry()
+	if len(copied) > 0 {
+		parts = append(parts, copied)
 	}
-	return r.Entry()
+	return parts
 }

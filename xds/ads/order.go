@@ -221,8 +221,7 @@ func (o *Order) inUse(ref resource.Ref) bool {
 			continue
 		}
 		for _, st := range s.states {
-			uncertain := st.is == rejected && st.had == nil && !st.hadKnown && s.resumed
-			if uncertain || st.is != unknown && st.had != nil && slices.Contains(st.had.Refs, ref) {
+			if st.is != unknown && st.had != nil && slices.Contains(st.had.Refs, ref) {
 				return true
 			}
 		}

@@ -50,8 +50,14 @@ func (s *Subscription) encode(f *pending) *Response {
 // encodeChange adds a change to r. Over state of the world it has no removals.
 func (s *Subscription) encodeChange(r *Response, c *change) {
 	for _, d := range c {
-		if d != nil {
-			r.Parts = append(r.Parts, d.encoded(s.sotw)...)
+		switch {
+		case d == nil:
+		case s.sotw:
+			for _, it := range d.changed {
+				r.Parts = append(r.Parts, it.StateEntry())
+			}
+		default:
+			r.Parts = append(r.Parts, d.encoded()...)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package authz
 import (
 	"cmp"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -140,15 +141,12 @@ func Targets(c *push.Context, to string, port uint32) []Target {
 
 // splitPort takes the port off a host; zero when it names none.
 func splitPort(to string) (host string, port uint32) {
-	i := strings.LastIndexByte(to, ':')
-	if i < 0 || strings.Count(to, ":") > 1 && !strings.Contains(to, "]:") {
+	host, text, err := net.SplitHostPort(to)
+	n, bad := strconv.ParseUint(text, 10, 16)
+	if err != nil || bad != nil {
 		return strings.Trim(to, "[]"), 0
 	}
-	n, err := strconv.ParseUint(to[i+1:], 10, 16)
-	if err != nil {
-		return to, 0
-	}
-	return strings.Trim(to[:i], "[]"), uint32(n)
+	return host, uint32(n)
 }
 
 // isWorkload says that an endpoint is the workload of that name, service account or address.
