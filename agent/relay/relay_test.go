@@ -124,9 +124,6 @@ func TestChangesDuringOutage(t *testing.T) {
 		}
 		return leads(e, "r1", "c0")
 	})
-	if stale := second.count("pilot_xds_expired_nonce"); len(stale) > 0 {
-		t.Errorf("answers to the first control plane reached the second one: %q", stale)
-	}
 }
 
 // What Envoy rejects reaches the control plane and is shown, and does not hold up the rest.
