@@ -41,11 +41,11 @@ func (c *cache) put(r *ads.Reply, s *subscription) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.types[r.TypeURL]
-	if t == nil || s.anew {
+	if t == nil || s.newEnvoy {
 		t = &cachedType{Resources: map[string]cached{}}
 		c.types[r.TypeURL] = t
 	}
-	s.anew, t.All = false, s.all
+	s.newEnvoy, t.All = false, s.all
 	for _, it := range r.Items {
 		if s.wants(it.Name) {
 			t.Resources[it.Name] = cached{it.Version, bytes.Clone(it.Raw)} // do not keep the whole response in memory
