@@ -29,7 +29,7 @@ const (
 )
 
 var (
-	// ErrNotFound means that there is no such token, workload, certificate or revocation.
+	// ErrNotFound means that there is no such token, workload or revocation.
 	ErrNotFound = errors.New("not found")
 	// ErrNoGroup means that there is no such WorkloadGroup.
 	ErrNoGroup = errors.New("there is no such WorkloadGroup")
@@ -50,9 +50,6 @@ type LedgerConfig struct {
 	// Groups returns the namespace and the service account of a WorkloadGroup "namespace/name".
 	// Errors: ErrNoGroup, or why it is not known now. Nil: there are no groups.
 	Groups func(ctx context.Context, group string) (namespace, serviceAccount string, err error)
-	// Present returns where the proxy of a workload is connected, or was a moment ago: "a machine of
-	// this name is connected from 10.0.0.5"; else an empty text. Nil: no workload is connected.
-	Present func(w Workload) string
 	// Replaced is called by Run after a workload has joined again with another key. It may be nil.
 	Replaced func(Replacement)
 	// Grace is how long a workload may renew with a certificate that has expired.
@@ -90,9 +87,6 @@ type Ledger struct {
 // NewLedger makes a ledger and reads what is revoked. Errors: records cannot be read.
 func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 	orDefaults(&c.Audit, &c.Log, &c.Now)
-	if c.Present == nil {
-		c.Present = func(Workload) string { return "" }
-	}
 	if c.Replaced == nil {
 		c.Replaced = func(Replacement) {}
 	}
@@ -158,15 +152,13 @@ func (l *Ledger) sweep(ctx context.Context) {
 	}
 }
 
-// Sweep deletes tokens of machines and replicas that expired more than a day ago, workloads that
-// cannot renew any more, and revocations of certificates that cannot be used any more.
+// Sweep deletes join tokens that expired more than a day ago, and workloads that cannot renew any
+// more.
 func (l *Ledger) Sweep(ctx context.Context) error {
 	now := l.config.Now()
 	count := map[string]int{}
 	err := errors.Join(
 		l.tokens.sweep(ctx, func(t Token) bool { return !now.Before(t.Expires.Add(tokenKept)) }),
-		l.revoked.sweep(ctx, func(x Revocation) bool { return x.ended(now, l.revokedFor()+sweepSlack) }),
-		usedTokens(l.config.Records).sweep(ctx, func(t usedToken) bool { return now.After(t.Expires.Add(tokenKept)) }),
 		l.workloads.sweep(ctx, func(w Workload) bool {
 			// It has no certificate to renew with, and no open connection that began with one.
 			if !now.Before(w.Expires().Add(max(l.config.Grace, l.outlive))) {

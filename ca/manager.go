@@ -75,6 +75,7 @@ type Manager struct {
 	names    serverNames          // immutable
 	view     atomic.Pointer[view] // nil until the start
 	watchers task.Broadcaster
+	tokens   sync.Map // replica tokens, issuedToken by the hash of the text
 
 	mu        sync.Mutex  // orders changes
 	authority authority   // guarded by mu

@@ -186,19 +186,13 @@ func (p *plugged) parse(f pluggedFiles, now time.Time) (*Signer, *Bundle, error)
 		}
 	}
 	bundle := NewBundle(roots...)
-	paths, err := by.cert.Verify(x509.VerifyOptions{Roots: bundle.Pool(), Intermediates: pool(chain), CurrentTime: now,
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
-	if err != nil {
-		return at(pluggedCert, fmt.Errorf("%s does not lead to any root of %s by the certificates in %s: %w",
-			title(by.cert), pluggedRoots, pluggedChain, err))
-	}
-	path := slices.MinFunc(paths, func(a, b []*x509.Certificate) int { return len(a) - len(b) })
-	signer, err := NewSigner(by.cert, by.key, path, path[len(path)-1], now)
+	signer, err := NewSigner(by.cert, by.key, chain, bundle, now)
 	if err == nil {
 		err = signer.trial(bundle, p.config.TrustDomain, now)
 	}
 	if err != nil {
-		return at(pluggedCert, fmt.Errorf("%s: %w", title(by.cert), err))
+		return at(pluggedCert, fmt.Errorf("%s, with the certificates in %s and the roots in %s: %w", title(by.cert),
+			pluggedChain, pluggedRoots, err))
 	}
 	return signer, bundle, nil
 }

@@ -26,9 +26,6 @@ import (
 // replicaCallTimeout bounds a call to another replica.
 const replicaCallTimeout = 5 * time.Second
 
-// ErrReplica is why a replica gets no intermediate from another one.
-var ErrReplica = errors.New("this replica gets no intermediate")
-
 // replicaClient requests intermediates from the replica that has the root's key.
 type replicaClient struct {
 	tokenFile string                 // may be empty
@@ -37,14 +34,11 @@ type replicaClient struct {
 }
 
 // fetch requests an intermediate below a root. A replica that has a trusted one proves itself by
-// it, others by the token. Errors: ErrReplica.
+// it, others by the token.
 func (s *selfSigned) fetch(ctx context.Context, root *x509.Certificate, now time.Time) (*pair, error) {
 	c, addresses, err := s.replicaCall(root, now)
-	if err == nil && len(addresses) == 0 {
-		err = errors.New("no other replica is alive: start the one that has the root's key")
-	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrReplica, err)
+		return nil, err
 	}
 	key := NewKey()
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
@@ -52,7 +46,7 @@ func (s *selfSigned) fetch(ctx context.Context, root *x509.Certificate, now time
 		return nil, fmt.Errorf("%w: %w", ErrSigner, err)
 	}
 	c.csr = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
-	var errs []error
+	errs := []error{errors.New("no other replica gives this one an intermediate")}
 	for _, address := range addresses {
 		cert, err := c.do(ctx, address)
 		p := &pair{key: key, cert: cert}
@@ -69,7 +63,7 @@ func (s *selfSigned) fetch(ctx context.Context, root *x509.Certificate, now time
 		}
 		errs = append(errs, fmt.Errorf("replica %s: %w", address, err))
 	}
-	return nil, fmt.Errorf("%w: %w", ErrReplica, errors.Join(errs...))
+	return nil, errors.Join(errs...)
 }
 
 // replicaCall prepares the call for an intermediate, and returns the addresses to call.
@@ -117,12 +111,13 @@ func (c *replicaClient) token() (text string, t replicaToken, err error) {
 		err = checkKeyMode(c.tokenFile, info.Mode())
 	}
 	if err == nil {
-		_, t, err = parseReplicaToken(string(data))
+		text = strings.TrimSpace(string(data))
+		t, err = parseReplicaToken(text)
 	}
 	if err != nil {
-		return "", t, fmt.Errorf("%w: put what \"ashorectl ca replica-token\" prints into it", err)
+		err = fmt.Errorf("%w: put what \"ashorectl ca replica-token\" prints into it", err)
 	}
-	return strings.TrimSpace(string(data)), t, nil
+	return text, t, err
 }
 
 // tokenError names the setting and the file.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
-	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // The files of a folder of keys. Those with a key hold its certificate too, and only their owner can
@@ -20,7 +19,6 @@ const (
 	rootFile         = "root-key.pem"
 	nextRootFile     = "next-root-key.pem" // during a rotation
 	intermediateFile = "intermediate-key.pem"
-	rootsFile        = "root-cert.pem" // a copy of the trusted roots, for people
 )
 
 const (
@@ -93,9 +91,9 @@ func (s *selfSigned) first(ctx context.Context, now time.Time) error {
 		return s.record(ctx, root, now)
 	}
 	if s.replicas != nil && s.replicas.tokenFile != "" {
-		return fmt.Errorf("%w: %w", ErrReplica, s.replicas.tokenError(errors.New("it says that this mesh has a root, "+
-			"and the store has none: start the replica first whose token it is, and see that the setting store is "+
-			"the same there; without ca.replicaToken this one begins a mesh of its own")))
+		return s.replicas.tokenError(errors.New("it says that this mesh has a root, and the store has none: start the " +
+			"replica first whose token it is, and see that the setting store is the same there; without ca.replicaToken " +
+			"this one begins a mesh of its own"))
 	}
 	if root, err = s.makeRoot(now); err != nil {
 		return err
@@ -136,7 +134,7 @@ func (s *selfSigned) folderRoot(ctx context.Context) (*pair, error) {
 	if err != nil || root != nil {
 		return root, err
 	}
-	for _, name := range []string{nextRootFile, intermediateFile, rootsFile} {
+	for _, name := range []string{nextRootFile, intermediateFile} {
 		if s.dir.has(name) {
 			return nil, fmt.Errorf("%s says that there was a root, and neither %s nor the records have it: restore both "+
 				"from a backup, %s", s.dir.at(name), s.dir.at(rootFile), again)
@@ -187,9 +185,6 @@ func (s *selfSigned) refresh(ctx context.Context, now time.Time) error {
 	s.state, s.version = st, version
 	if s.bundle == nil || s.bundle.ID != bundle.ID {
 		s.bundle = bundle
-		if err := wholefile.Write(s.dir.at(rootsFile), bundle.PEM()); err != nil {
-			s.config.Log.Warn("the copy of the roots for people is old", "error", err)
-		}
 	}
 	if err := s.endRotation(); err != nil {
 		return err
@@ -204,7 +199,7 @@ func (s *selfSigned) endRotation() error {
 	}
 	p, err := s.dir.pair(nextRootFile)
 	if err != nil || RootID(p.cert) != s.state.Active {
-		return err // one that was never recorded is used by the next rotation
+		return err // one that was never recorded is replaced by the next rotation
 	}
 	return s.dir.rename(nextRootFile, rootFile)
 }
@@ -219,19 +214,18 @@ func (s *selfSigned) sign(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	var chain []*x509.Certificate
-	if s.state.Step == StepActivate && root.Equal(active) && len(s.state.Cross) > 0 {
+	signer, err := NewSigner(s.inter.cert, s.inter.key, nil, NewBundle(root), now)
+	if err != nil {
+		return err
+	}
+	if s.state.Step == StepActivate && root.Equal(active) {
 		cross, err := x509.ParseCertificate(s.state.Cross)
 		if err != nil {
 			return fmt.Errorf("the cross-signed root in the records: %w", err)
 		}
 		if now.Before(cross.NotAfter) {
-			chain = append(chain, cross)
+			signer.Intermediates = append(signer.Intermediates, cross)
 		}
-	}
-	signer, err := NewSigner(s.inter.cert, s.inter.key, chain, root, now)
-	if err != nil {
-		return err
 	}
 	if s.signer == nil || !s.signer.Cert.Equal(signer.Cert) ||
 		len(s.signer.Intermediates) != len(signer.Intermediates) {
@@ -331,7 +325,7 @@ func (s *selfSigned) makeIntermediate(root *pair, now time.Time) (*pair, error) 
 
 // intermediate signs one below a root.
 func (p *pair) intermediate(trustDomain string, key crypto.PublicKey, now time.Time) (*x509.Certificate, error) {
-	above, err := NewSigner(p.cert, p.key, nil, p.cert, now)
+	above, err := NewSigner(p.cert, p.key, nil, NewBundle(p.cert), now)
 	if err != nil {
 		return nil, fmt.Errorf("root %s: %w, and this machine's clock says %s: set the clock; if it is right and the "+
 			"root has expired, move the state folder aside and let every workload join again",

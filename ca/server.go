@@ -1,13 +1,12 @@
 package ca
 
 import (
-	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,8 +30,7 @@ type ServerConfig struct {
 	// Signer and Bundle return those in use.
 	Signer func() *Signer
 	Bundle func() *Bundle
-	// Validity is how long a certificate lives whose request does not name a validity. Zero means
-	// 24h. A request may ask for 1m up to 24h, or up to Validity if that is longer.
+	// Validity is how long certificates live, whatever a request asks for. Zero means 24h.
 	Validity time.Duration
 	Ledger   *Ledger
 	// Peers verifies the certificates of workloads that renew. Nil: no certificate is accepted.
@@ -221,16 +219,12 @@ func (s *Server) answer(ctx context.Context, c Call, p *Proof, raw []byte) ([]st
 	if err != nil {
 		return nil, err
 	}
-	validity, err := s.validity(ask.Validity)
-	if err != nil {
-		return nil, err
-	}
 	signer, bundle := s.config.Signer(), s.config.Bundle()
 	if !bundle.has(signer.root) {
 		return nil, fmt.Errorf("%w: this replica signs below the root %s, which is not trusted any more", ErrSigner,
 			signer.root)
 	}
-	leaf, err := Issue(signer, Grant{ID: p.ID, Workload: workload, Key: ask.Key, Validity: validity}, c.Now)
+	leaf, err := Issue(signer, Grant{ID: p.ID, Workload: workload, Key: ask.Key, Validity: s.config.Validity}, c.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -239,19 +233,9 @@ func (s *Server) answer(ctx context.Context, c Call, p *Proof, raw []byte) ([]st
 		return nil, err
 	}
 	s.issued(c, &x)
-	return slices.Concat([]string{string(EncodeCertificates(leaf))}, signer.texts, []string{bundle.text}), nil
-}
-
-// validity is how long a certificate lives whose request asks for a validity, or for none. Errors:
-// ErrRequest.
-func (s *Server) validity(asked time.Duration) (time.Duration, error) {
-	validity := cmp.Or(s.config.Validity, defaultValidity)
-	if asked == 0 {
-		return validity, nil
+	var chain []string
+	for _, c := range append([]*x509.Certificate{leaf}, signer.Intermediates...) {
+		chain = append(chain, string(EncodeCertificates(c)))
 	}
-	if most := max(defaultValidity, validity); asked < minValidity || asked > most {
-		return 0, fmt.Errorf("%w: a validity of %s is asked for, at least %s and at most %s is issued", ErrRequest, asked,
-			minValidity, most)
-	}
-	return asked, nil
+	return append(chain, bundle.text), nil
 }
