@@ -165,7 +165,7 @@ func (l *Ledger) attestToken(ctx context.Context, c Call) (*Proof, error) {
 		return nil, err
 	}
 	id, err := l.resolve(ctx, t.Group)
-	if errors.Is(err, ErrNoGroup) || errors.Is(err, errGroupIdentity) { // the token is good, so its holder may know
+	if errors.Is(err, ErrNoGroup) { // the token is good, so its holder may know
 		return nil, &Refusal{Code: codes.FailedPrecondition,
 			Public: "the WorkloadGroup of the join token is missing or makes no identity", Reason: "no group",
 			Err: fmt.Errorf("join token %s: %w: write the WorkloadGroup, or make a token for another one", t.ID, err)}

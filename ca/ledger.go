@@ -33,8 +33,6 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrNoGroup means that there is no such WorkloadGroup.
 	ErrNoGroup = errors.New("there is no such WorkloadGroup")
-
-	errGroupIdentity = errors.New("the WorkloadGroup makes no identity")
 )
 
 // LedgerConfig configures a Ledger. Records and TrustDomain are required.
@@ -173,8 +171,8 @@ func (l *Ledger) Sweep(ctx context.Context) error {
 	return err
 }
 
-// resolve returns the identity of a group's workloads. Errors: ErrNoGroup, errGroupIdentity, or why
-// it is not known now.
+// resolve returns the identity of a group's workloads. Errors: ErrNoGroup, also for a group that makes
+// no identity, or why it is not known now.
 func (l *Ledger) resolve(ctx context.Context, group string) (spiffe.ID, error) {
 	namespace, account, err := l.config.Groups(ctx, group)
 	if err != nil {
@@ -182,7 +180,7 @@ func (l *Ledger) resolve(ctx context.Context, group string) (spiffe.ID, error) {
 	}
 	id, err := l.identity(namespace, account)
 	if err != nil {
-		return spiffe.ID{}, fmt.Errorf("group %.200q: %w: %w", group, errGroupIdentity, err)
+		return spiffe.ID{}, fmt.Errorf("group %.200q: %w with an identity: %w", group, ErrNoGroup, err)
 	}
 	return id, nil
 }

@@ -157,32 +157,27 @@ func (p *plugged) read(now time.Time) (files pluggedFiles, signer *Signer, bundl
 
 // parse makes an authority of files.
 func (p *plugged) parse(f pluggedFiles, now time.Time) (*Signer, *Bundle, error) {
-	at := func(name string, err error) (*Signer, *Bundle, error) {
-		return nil, nil, fmt.Errorf("%s: %w", filepath.Join(p.config.Plugged, name), err)
+	certs, err1 := p.certificates(f, pluggedCert)
+	roots, err2 := p.certificates(f, pluggedRoots)
+	var chain []*x509.Certificate
+	var err3 error
+	if len(f[pluggedChain]) > 0 {
+		chain, err3 = p.certificates(f, pluggedChain)
 	}
-	certs, err := DecodeCertificates(f[pluggedCert])
-	if err == nil && len(certs) > 1 {
-		err = fmt.Errorf("it holds %d certificates, want one; those between it and the root belong into %s", len(certs),
-			pluggedChain)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, nil, err
 	}
-	if err != nil {
-		return at(pluggedCert, err)
+	if len(certs) > 1 {
+		return nil, nil, p.in(pluggedCert, fmt.Errorf("it holds %d certificates, want one; those between it and the root "+
+			"belong into %s", len(certs), pluggedChain))
 	}
 	by, err := decodePair(f[pluggedCert], f[pluggedKey])
 	if err != nil {
-		return at(pluggedKey, err)
+		return nil, nil, p.in(pluggedKey, err)
 	}
-	roots, err := DecodeCertificates(f[pluggedRoots])
 	for _, r := range roots {
-		err = errors.Join(err, checkAuthority(r))
-	}
-	if err != nil {
-		return at(pluggedRoots, err)
-	}
-	var chain []*x509.Certificate
-	if len(f[pluggedChain]) > 0 {
-		if chain, err = DecodeCertificates(f[pluggedChain]); err != nil {
-			return at(pluggedChain, err)
+		if err := checkAuthority(r); err != nil {
+			return nil, nil, p.in(pluggedRoots, err)
 		}
 	}
 	bundle := NewBundle(roots...)
@@ -191,10 +186,24 @@ func (p *plugged) parse(f pluggedFiles, now time.Time) (*Signer, *Bundle, error)
 		err = signer.trial(bundle, p.config.TrustDomain, now)
 	}
 	if err != nil {
-		return at(pluggedCert, fmt.Errorf("%s, with the certificates in %s and the roots in %s: %w", title(by.cert),
-			pluggedChain, pluggedRoots, err))
+		return nil, nil, p.in(pluggedCert, fmt.Errorf("%s, with the certificates in %s and the roots in %s: %w",
+			title(by.cert), pluggedChain, pluggedRoots, err))
 	}
 	return signer, bundle, nil
+}
+
+// certificates decodes a file of certificates.
+func (p *plugged) certificates(f pluggedFiles, name string) ([]*x509.Certificate, error) {
+	certs, err := DecodeCertificates(f[name])
+	if err != nil {
+		return nil, p.in(name, err)
+	}
+	return certs, nil
+}
+
+// in names the file that an error is about.
+func (p *plugged) in(name string, err error) error {
+	return fmt.Errorf("%s: %w", filepath.Join(p.config.Plugged, name), err)
 }
 
 // trial signs for a workload of a trust domain and returns why its peers would refuse that:

@@ -36,13 +36,11 @@ func (s *selfSigned) rotate(ctx context.Context, r RotateRequest, now time.Time)
 	switch {
 	case r.Force == None && s.state.Step == None:
 		return s.begin(ctx, r, now)
-	case r.Force == None:
-		return fmt.Errorf("%w: a rotation goes on since %s; its next step is %s, which --force %s takes at once",
-			ErrRotate, s.state.Since.Format(time.RFC3339), next, next)
 	case s.state.Step == None:
 		return fmt.Errorf("%w: no rotation goes on, there is nothing to force", ErrRotate)
 	case r.Force != next:
-		return fmt.Errorf("%w: the next step is %s, not %s", ErrRotate, next, r.Force)
+		return fmt.Errorf("%w: a rotation goes on since %s; its next step is %s, which --force %s takes at once",
+			ErrRotate, s.state.Since.Format(time.RFC3339), next, next)
 	case s.late():
 		return fmt.Errorf("%w: this replica does not sign with the new root yet: %s", ErrRotate, s.overdue)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
@@ -32,11 +33,10 @@ const (
 // which all replicas share; keys are only in its folder. What signs is an intermediate of this
 // replica.
 type selfSigned struct {
-	config *ManagerConfig // immutable
+	config *ManagerConfig // immutable; with an Address there are other replicas
 	dir    folder         // immutable
 	states recordTable[State]
-	// replicas requests intermediates from other replicas; nil: there are none.
-	replicas *replicaClient
+	view   *atomic.Pointer[view] // of the manager; nil until this replica signs
 
 	state   State
 	version string // of the record of state
@@ -90,8 +90,8 @@ func (s *selfSigned) first(ctx context.Context, now time.Time) error {
 			"file", s.dir.at(rootFile))
 		return s.record(ctx, root, now)
 	}
-	if s.replicas != nil && s.replicas.tokenFile != "" {
-		return s.replicas.tokenError(errors.New("it says that this mesh has a root, and the store has none: start the " +
+	if s.config.Address != "" && s.config.ReplicaToken != "" {
+		return s.tokenError(errors.New("it says that this mesh has a root, and the store has none: start the " +
 			"replica first whose token it is, and see that the setting store is the same there; without ca.replicaToken " +
 			"this one begins a mesh of its own"))
 	}
@@ -204,15 +204,27 @@ func (s *selfSigned) endRotation() error {
 	return s.dir.rename(nextRootFile, rootFile)
 }
 
-// sign makes a signer of this replica's intermediate, below the active root if that is possible.
+// sign renews this replica's intermediate after half of its life, and makes a signer of it. If a new
+// one cannot be had, the present one is used while it is below a trusted root.
 func (s *selfSigned) sign(ctx context.Context, now time.Time) error {
 	active, err := s.state.root(s.state.Active)
 	if err != nil {
 		return err
 	}
-	root, err := s.renew(ctx, active, now)
-	if err != nil {
+	if s.inter == nil || !s.inter.under(active, now) ||
+		due(s.inter.cert, earlier(now.Add(intermediateLife), active.NotAfter), now) {
+		err = s.newIntermediate(ctx, active, now)
+	} else if s.config.Address == "" {
+		_, err = s.rootKey(active) // reported early if it is missing
+	}
+	root := s.above(now)
+	if root == nil {
 		return err
+	}
+	s.overdue = ""
+	if err != nil {
+		s.overdue = fmt.Sprintf("the intermediate cannot be renewed and expires at %s: %v",
+			s.inter.cert.NotAfter.UTC().Format(time.RFC3339), err)
 	}
 	signer, err := NewSigner(s.inter.cert, s.inter.key, nil, NewBundle(root), now)
 	if err != nil {
@@ -234,32 +246,6 @@ func (s *selfSigned) sign(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// renew renews this replica's intermediate after half of its life, and returns the root above it:
-// the active one, unless a new intermediate cannot be had and the present one is below another
-// trusted root.
-func (s *selfSigned) renew(ctx context.Context, active *x509.Certificate, now time.Time) (*x509.Certificate, error) {
-	s.overdue = ""
-	fresh := s.inter != nil && s.inter.under(active, now) &&
-		!due(s.inter.cert, earlier(now.Add(intermediateLife), active.NotAfter), now)
-	var err error
-	switch {
-	case !fresh:
-		err = s.newIntermediate(ctx, active, now)
-	case s.replicas == nil:
-		_, err = s.rootKey(active) // reported early if it is missing
-	}
-	if err == nil {
-		return active, nil
-	}
-	above := s.above(now)
-	if above == nil {
-		return nil, err
-	}
-	s.overdue = fmt.Sprintf("the intermediate cannot be renewed and expires at %s: %v",
-		s.inter.cert.NotAfter.UTC().Format(time.RFC3339), err)
-	return above, nil
-}
-
 // newIntermediate makes an intermediate below a root, or requests one from the replica that has the
 // root's key.
 func (s *selfSigned) newIntermediate(ctx context.Context, root *x509.Certificate, now time.Time) error {
@@ -267,8 +253,9 @@ func (s *selfSigned) newIntermediate(ctx context.Context, root *x509.Certificate
 	by, err := s.rootKey(root)
 	switch {
 	case err == nil:
-		p, err = s.makeIntermediate(by, now)
-	case s.replicas != nil:
+		p = &pair{key: NewKey()}
+		p.cert, err = by.intermediate(s.config.TrustDomain, p.key.Public(), now)
+	case s.config.Address != "":
 		p, err = s.fetch(ctx, root, now)
 	}
 	if err == nil {
@@ -281,7 +268,8 @@ func (s *selfSigned) newIntermediate(ctx context.Context, root *x509.Certificate
 	return err
 }
 
-// above is the trusted root that this replica's intermediate is below; nil: there is none.
+// above is the trusted root that this replica's intermediate is below, the active one first; nil:
+// there is none.
 func (s *selfSigned) above(now time.Time) *x509.Certificate {
 	if s.inter == nil {
 		return nil
@@ -314,13 +302,6 @@ func (s *selfSigned) rootKey(root *x509.Certificate) (*pair, error) {
 	return nil, fmt.Errorf("the records say that root %s signs, and its key is not in %s (%s): restore that file "+
 		"from a backup of the same time as the store, or put an intermediate that is signed by this root, key and "+
 		"certificate, into %s", RootID(root), s.dir, rootFile, intermediateFile)
-}
-
-// makeIntermediate makes an intermediate of this replica.
-func (s *selfSigned) makeIntermediate(root *pair, now time.Time) (*pair, error) {
-	key := NewKey()
-	cert, err := root.intermediate(s.config.TrustDomain, key.Public(), now)
-	return &pair{key: key, cert: cert}, err
 }
 
 // intermediate signs one below a root.
