@@ -37,11 +37,19 @@ type Issuer struct {
 	// Keys is a file or a URL of its keys (JWKS). Empty: Name is an https:// URL, and OpenID Connect
 	// Discovery finds them.
 	Keys string `yaml:"jwks"`
-	// Namespace and ServiceAccount are the paths of the claims with the identity. Empty means
-	// kubernetes.io → namespace and kubernetes.io → serviceaccount → name, as in Kubernetes' tokens, or
-	// namespace and serviceAccount if a token has no claim kubernetes.io.
-	Namespace      []string `yaml:"namespace"`
-	ServiceAccount []string `yaml:"serviceAccount"`
+}
+
+// accountClaims are the claims with the identity: those of Kubernetes' tokens, or namespace and
+// serviceAccount if a token has no claim kubernetes.io.
+type accountClaims struct {
+	Kubernetes *struct {
+		Namespace      string `json:"namespace"`
+		ServiceAccount struct {
+			Name string `json:"name"`
+		} `json:"serviceaccount"`
+	} `json:"kubernetes.io"`
+	Namespace      string `json:"namespace"`
+	ServiceAccount string `json:"serviceAccount"`
 }
 
 // JWTConfig configures a JWTAttestor.
@@ -129,30 +137,36 @@ func (a *JWTAttestor) attest(c Call) (*Proof, error) {
 		return nil, refusal(byJWT, "jwt issuer", "the issuer %.200q is not in the settings", hint.Issuer)
 	}
 	issuer := a.issuers[i]
-	claims, err := a.verify(issuer, token, c.Now)
-	if err != nil {
+	if err := a.verify(issuer, token, c.Now); err != nil {
 		return nil, err
 	}
-	id, err := a.identity(issuer, claims)
+	var claims accountClaims
+	var id spiffe.ID
+	err = token.UnsafeClaimsWithoutVerification(&claims) // they are verified
+	if k := claims.Kubernetes; k != nil {
+		claims.Namespace, claims.ServiceAccount = k.Namespace, k.ServiceAccount.Name
+	}
+	if err == nil {
+		id, err = a.ledger.identity(claims.Namespace, claims.ServiceAccount)
+	}
 	if err != nil {
 		return nil, refusal(byJWT, "jwt claims", "issuer %s: %w", issuer.Name, err)
 	}
 	return &Proof{ID: id, How: byJWT, Caller: accountCaller(id), from: c.From}, nil
 }
 
-// verify checks signature, times, issuer and audience, and returns all claims. Errors: *Refusal.
-func (a *JWTAttestor) verify(issuer Issuer, token *jwt.JSONWebToken, now time.Time) (map[string]any, error) {
+// verify checks signature, times, issuer and audience. Errors: *Refusal.
+func (a *JWTAttestor) verify(issuer Issuer, token *jwt.JSONWebToken, now time.Time) error {
 	header := token.Headers[0]
 	keys := a.keys.Set(issuer.Keys).Keys(header.KeyID, header.Algorithm)
 	if len(keys) == 0 {
-		return nil, &Refusal{Code: codes.Unavailable, Reason: unknownKey,
+		return &Refusal{Code: codes.Unavailable, Reason: unknownKey,
 			Public: "the keys of the token's issuer are being read; try again",
 			Err:    fmt.Errorf("no key %.80q of issuer %s is known yet", header.KeyID, issuer.Name)}
 	}
 	for _, key := range keys {
 		var std jwt.Claims
-		var all map[string]any
-		if err := token.Claims(key, &std, &all); err != nil {
+		if err := token.Claims(key, &std); err != nil {
 			continue
 		}
 		err := std.ValidateWithLeeway(jwt.Expected{Issuer: issuer.Name, AnyAudience: issuer.Audiences, Time: now}, leeway)
@@ -160,40 +174,12 @@ func (a *JWTAttestor) verify(issuer Issuer, token *jwt.JSONWebToken, now time.Ti
 			err = errors.New("it never expires: it has no claim exp")
 		}
 		if err != nil {
-			return nil, refusal(byJWT, "jwt claims", "the token of issuer %s for %.200q: %w", issuer.Name, std.Audience, err)
+			return refusal(byJWT, "jwt claims", "the token of issuer %s for %.200q: %w", issuer.Name, std.Audience, err)
 		}
-		return all, nil
+		return nil
 	}
-	return nil, refusal(byJWT, "jwt signature", "no key of issuer %s made the token's signature (key ID %.80q, algorithm %s)",
+	return refusal(byJWT, "jwt signature", "no key of issuer %s made the token's signature (key ID %.80q, algorithm %s)",
 		issuer.Name, header.KeyID, header.Algorithm)
-}
-
-// identity is the one that claims name.
-func (a *JWTAttestor) identity(issuer Issuer, claims map[string]any) (spiffe.ID, error) {
-	namespace, account := issuer.Namespace, issuer.ServiceAccount
-	if len(namespace) == 0 {
-		namespace, account = []string{"kubernetes.io", "namespace"}, []string{"kubernetes.io", "serviceaccount", "name"}
-		if _, ok := claims["kubernetes.io"]; !ok {
-			namespace, account = []string{"namespace"}, []string{"serviceAccount"}
-		}
-	}
-	n, s := claim(claims, namespace), claim(claims, account)
-	if n == "" || s == "" {
-		return spiffe.ID{}, fmt.Errorf("the token lacks the claim %s or %s, or it is no text",
-			strings.Join(namespace, " → "), strings.Join(account, " → "))
-	}
-	return a.ledger.identity(n, s)
-}
-
-// claim is the text at a path of claims; empty if there is none.
-func claim(claims map[string]any, path []string) string {
-	var at any = claims
-	for _, p := range path {
-		m, _ := at.(map[string]any)
-		at = m[p]
-	}
-	s, _ := at.(string)
-	return s
 }
 
 // accountCaller is what calls of a service account are counted by.
