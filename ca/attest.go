@@ -45,8 +45,6 @@ type Proof struct {
 	Leaf *x509.Certificate
 	// name is the workload, "namespace/name", that Leaf names.
 	name string
-	// byIndex means that Leaf was accepted because the index has it.
-	byIndex bool
 	// token is the text of the join token or replica token that proved it, or empty.
 	token string
 	// shown is the hash of the key of the certificate that a caller with a token presents as well, or

@@ -39,7 +39,6 @@ type plugged struct {
 	signer *Signer
 	bundle *Bundle
 	used   pluggedFiles // the content in use
-	seen   pluggedFiles // the content at the last look
 }
 
 // pluggedFiles are the contents of the files by name.
@@ -68,25 +67,21 @@ func (p *plugged) start(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// look implements authority. It uses new files once they fit together. Files that do not fit may be
-// in the middle of a replacement: they are reported if the next look finds them unchanged.
+// look implements authority. It uses new files once they fit together.
 func (p *plugged) look(_ context.Context, now time.Time) error {
 	files, signer, bundle, err := p.read(now)
-	settled := files.equal(p.seen)
-	p.seen = files
 	if err == nil && !p.bundle.has(signer.root) {
 		err = fmt.Errorf("it signs below the root %s, which no workload trusts yet: add that root to %s first, "+
 			"and wait until every workload trusts both. A restart of ashored uses it at once, and "+
 			"cuts off workloads that do not have the root", signer.root, pluggedRoots)
 	}
-	switch {
-	case err == nil && !files.equal(p.used):
-		p.use(files, signer, bundle, now)
-		return nil
-	case err == nil || !settled:
-		return nil
+	if err != nil {
+		return fmt.Errorf("the files in the folder are refused; those that were read before stay in use: %w", err)
 	}
-	return fmt.Errorf("the files in the folder are refused; those that were read before stay in use: %w", err)
+	if !files.equal(p.used) {
+		p.use(files, signer, bundle, now)
+	}
+	return nil
 }
 
 // use signs with files from now on.
@@ -130,7 +125,7 @@ func (p *plugged) expiring(now time.Time) []string {
 }
 
 // read reads the folder and makes an authority of it. Errors name the file and the reason, and hold
-// nothing of the key. With an error, files has what could be read.
+// nothing of the key.
 func (p *plugged) read(now time.Time) (files pluggedFiles, signer *Signer, bundle *Bundle, err error) {
 	files = pluggedFiles{}
 	for _, name := range []string{pluggedCert, pluggedKey, pluggedRoots, pluggedChain} {
@@ -143,7 +138,7 @@ func (p *plugged) read(now time.Time) (files pluggedFiles, signer *Signer, bundl
 			err = checkKeyMode(path, info.Mode())
 		}
 		if err != nil {
-			return files, nil, nil, fmt.Errorf("%w (wanted: %s, %s, %s and %s)", err, pluggedCert, pluggedKey,
+			return nil, nil, nil, fmt.Errorf("%w (wanted: %s, %s, %s and %s)", err, pluggedCert, pluggedKey,
 				pluggedRoots, pluggedChain)
 		}
 		files[name] = text

@@ -38,7 +38,7 @@ func TestRenewalBelowARetiredRoot(t *testing.T) {
 			if _, _, err := l.ask(client{cert: first}); err != nil { // and the answer is lost
 				t.Fatal(err)
 			}
-			if err := l.audited(audit.CertificateIssue, "by:index"); err != nil {
+			if err := l.audited(audit.CertificateIssue, "how:certificate"); err != nil {
 				t.Error(err)
 			}
 			second, _, err := l.ask(client{cert: first})

@@ -113,14 +113,10 @@ func (s *Server) issued(c Call, x *issuance) {
 		}
 		s.audit(c, p, use)
 	}
-	issue := audit.Event{Action: audit.CertificateIssue, Target: p.ID.String(), Details: map[string]string{
+	s.audit(c, p, audit.Event{Action: audit.CertificateIssue, Target: p.ID.String(), Details: map[string]string{
 		"workload": x.workload, "how": p.How, "serial": serialText(x.leaf), "sha256": Fingerprint(x.leaf),
 		"notAfter": x.leaf.NotAfter.Format(time.RFC3339), "key": key,
-	}}
-	if p.byIndex {
-		issue.Details["by"] = "index"
-	}
-	s.audit(c, p, issue)
+	}})
 }
 
 // audit records an event of a call in the audit log, with the caller as far as it is proven.
