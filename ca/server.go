@@ -61,8 +61,8 @@ type Server struct {
 	bodyTimeout time.Duration // immutable
 
 	calls *callLimiter
-	// Calls by address, refused calls by address, and calls by authenticated caller.
-	byAddress, refusedByAddress, byCaller ratelimit.Limiter
+	// Refused calls by address, and calls by authenticated caller.
+	refusedByAddress, byCaller ratelimit.Limiter
 	// Refusals in the audit log, by address or caller, and all of them.
 	written, writtenAll ratelimit.Limiter
 	unwritten           atomic.Int64 // refusals that are not in the audit log, since the last one that is
@@ -73,7 +73,6 @@ func NewServer(c ServerConfig) *Server {
 	orDefaults(&c.Audit, &c.Log, &c.Now)
 	return &Server{
 		config: c, metrics: newServerMetrics(c.Registerer), calls: newCallLimiter(), bodyTimeout: defaultBodyTimeout,
-		byAddress:        ratelimit.Limiter{Burst: 4000, Every: time.Second / 500},
 		refusedByAddress: ratelimit.Limiter{Burst: 200, Every: time.Second / 10},
 		byCaller:         ratelimit.Limiter{Burst: 500, Every: time.Second / 50},
 		written:          ratelimit.Limiter{Burst: 100, Every: 10 * time.Second},
@@ -192,12 +191,8 @@ func busy(public, reason string) *Refusal {
 
 // admit authenticates a caller that does not call too often.
 func (s *Server) admit(ctx context.Context, c Call, attest attestFunc) (*Proof, error) {
-	from := connlimit.Network(c.From).String()
-	if s.refusedByAddress.Exhausted(from, c.Now) {
+	if s.refusedByAddress.Exhausted(connlimit.Network(c.From).String(), c.Now) {
 		return nil, busy("too many calls from this address were refused; wait", "address refused too often")
-	}
-	if ok, _ := s.byAddress.Allow(from, c.Now); !ok {
-		return nil, busy("too many calls come from this address; wait", "address too often")
 	}
 	p, err := attest(ctx, c)
 	if err != nil {
