@@ -47,8 +47,6 @@ type certificateRequest struct {
 	token string // of a join; empty: the connection's certificate authenticates the request
 	name  string // of the workload
 	group string // that a join is for, "namespace/name"; empty: not a join
-	// replace allows a join to replace a live machine of this name.
-	replace bool
 }
 
 // authority requests certificates from control planes.
@@ -126,9 +124,6 @@ func (q certificateRequest) metadata() *structpb.Struct {
 			fields[name] = structpb.NewStringValue(value)
 		}
 	}
-	if q.replace {
-		fields["Replace"] = structpb.NewBoolValue(true)
-	}
 	return &structpb.Struct{Fields: fields}
 }
 
@@ -141,9 +136,6 @@ func refusal(address string, err error) error {
 	r := &RefusedError{Address: address, Text: strings.TrimSpace(s.Message())}
 	switch s.Code() {
 	case codes.PermissionDenied:
-	case codes.AlreadyExists:
-		r.Todo = "the token was not used: add --name NAME to the line, " +
-			"or --replace when this machine is to take the place of that one"
 	case codes.Unauthenticated:
 		if !strings.Contains(r.Text, "ashorectl join-token create") { // it is not logged twice
 			r.Todo = "a new line is made by \"ashorectl join-token create\""

@@ -62,7 +62,7 @@ func (m *mesh) intermediate(t testing.TB) *ca.Signer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := ca.NewSigner(cert, key, nil, m.root.Cert, now)
+	s, err := ca.NewSigner(cert, key, nil, ca.NewBundle(m.root.Cert), now)
 	if err != nil {
 		t.Fatal(err)
 	}

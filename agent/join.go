@@ -34,9 +34,7 @@ type JoinConfig struct {
 	Hash string
 	// Token is the one-time token.
 	Token string
-	// Replace allows it to replace a live machine of its name.
-	Replace bool
-	Log     hclog.Logger
+	Log   hclog.Logger
 }
 
 // JoinResult is the result of Join.
@@ -81,8 +79,8 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	if err := s.FindAddress(ctx); err != nil {
 		return nil, err
 	}
-	id, err := c.ask(ctx, certificateRequest{key: key, token: c.Token, name: s.Workload.Name, group: c.Group,
-		replace: c.Replace}, s.own(), disk.former())
+	id, err := c.ask(ctx, certificateRequest{key: key, token: c.Token, name: s.Workload.Name, group: c.Group},
+		s.own(), disk.former())
 	if err != nil {
 		return nil, err
 	}
