@@ -147,7 +147,6 @@ func (d *decoder) metadata(o *Object, h head) (ok bool) {
 		return false
 	}
 	o.Namespace = DefaultNamespace
-	d.about = d.aboutOf(o.Kind, n)
 	named, ok := false, true
 	d.fields("metadata", n, func(key, value *yaml.Node) {
 		path := below("metadata", key.Value)
@@ -183,20 +182,6 @@ func (d *decoder) metadata(o *Object, h head) (ok bool) {
 		d.errorf("metadata.name", n, "the name is missing: every object needs one")
 	}
 	return named && ok
-}
-
-// aboutOf is the key in words as far as it can be read, for problems that come before the key is
-// known.
-func (d *decoder) aboutOf(kind Kind, metadata *yaml.Node) string {
-	name, namespace := valueOf(metadata, "name"), valueOf(metadata, "namespace")
-	if isEmpty(name) || name.Kind != yaml.ScalarNode {
-		return ""
-	}
-	k := Key{Kind: kind, Namespace: DefaultNamespace, Name: shorten(name.Value)}
-	if !isEmpty(namespace) && namespace.Kind == yaml.ScalarNode {
-		k.Namespace = shorten(namespace.Value)
-	}
-	return k.String()
 }
 
 // nameOf reads a name or namespace, and sets ok to false when it is none.
