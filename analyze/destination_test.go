@@ -68,7 +68,7 @@ func TestDestinations(t *testing.T) {
 		},
 		{
 			"a service with a wildcard host", []string{service("shop/all", "*.example.com", ""), to("host: x.example.com")},
-			[]string{"no service has host x.example.com, only *.example.com covers it, so requests that are routed there fail | declare a service with exactly this host"},
+			[]string{"no service has host x.example.com, so requests that are routed there fail | use a host that exists"},
 		},
 		{"a route for another namespace", []string{
 			service("data/db", "db.internal", "exportTo: [data, web]"), reviews,

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
-	"google.golang.org/protobuf/proto"
 )
 
 const (
@@ -133,9 +132,6 @@ func (d *decoder) object(h head) (*Object, bool) {
 	}
 	d.guarded = true
 	d.message("spec", o.Spec.ProtoReflect(), deref(h.spec))
-	if p := proto.Size(o.Spec); p > MaxFileSize {
-		d.errorf("", d.root, "the object has %d bytes, more than %d", p, MaxFileSize)
-	}
 	return o, true
 }
 
