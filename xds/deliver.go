@@ -87,16 +87,15 @@ func (st *stream) deliver() error {
 
 // next returns the next response. Without one it sets the timer, and notes what the client has.
 func (st *stream) next() *ads.Response {
-	start := time.Now()
+	now := time.Now()
 	st.refresh()
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	for _, t := range st.order.All() {
 		st.target(t)
 	}
-	r, wait := st.order.Next(start)
+	r, wait := st.order.Next(now)
 	if r != nil {
-		observeSince(st.server.metrics.pushTime.WithLabelValues(short(r.TypeURL)), start, time.Now())
 		return r
 	}
 	if t := st.order.Find(ProxyConfigType); t != nil && t.Settled() && len(t.Rejected()) == 0 && st.scope.Trust != nil {
@@ -106,7 +105,7 @@ func (st *stream) next() *ads.Response {
 		st.timer = time.After(wait)
 	}
 	if !st.converging.IsZero() && st.order.Settled() {
-		observeSince(st.server.metrics.convergence, st.converging, start)
+		st.server.metrics.convergence.Observe(now.Sub(st.converging).Seconds())
 		st.converging = time.Time{}
 	}
 	return nil

@@ -71,7 +71,7 @@ func (st *stream) introduce(ctx context.Context, node []byte) error {
 	st.proxy, st.shown = p, p.Node
 	s.add(st)
 	st.logLine(hclog.Info, "proxy connected", "proxy", p.ID, "stream", string(p.purpose), "peer", st.peer,
-		"identity", st.who.Identity, "serial", st.who.Serial, "version", p.Version, "delta", !st.sotw)
+		"identity", st.who.Identity, "serial", st.who.Serial, "envoy", p.Envoy, "delta", !st.sotw)
 	if st.who.chain != nil && st.checks != s.rechecks.Load() { // the pass may have been before the stream was taken in
 		if _, err := s.verify(st.who); err != nil {
 			st.expel(err)

@@ -563,20 +563,14 @@ func TestOneWorkloadRegistersFew(t *testing.T) {
 	if err := at(another, "10.0.2.1"); err != nil {
 		t.Errorf("another machine: %v", err)
 	}
-	if got := p.server.RefusedRegistrations(); len(got) != 8 ||
-		!strings.Contains(got[0].Text,
-			"workload shop/web-1 cannot register 10.0.1.16: it has 16 registrations already") ||
-		got[0].Object != "WorkloadGroup shop/web" {
-		t.Errorf("problems: %v", got)
-	}
 	// of the same identity: it takes the registration over, as one more of its own
 	if err := at(another, "10.0.1.0"); err != nil {
 		t.Errorf("at the same address: %v", err)
 	}
 }
 
-// Two identities cannot use one port of one address: whoever comes later is refused, and a problem
-// and the audit log name both.
+// Two identities cannot use one port of one address: whoever comes later is refused, and the audit
+// log names both.
 func TestConflictingRegistrations(t *testing.T) {
 	t.Parallel()
 	template := func(account string, ports map[string]uint32) *networking.WorkloadGroup {
@@ -644,8 +638,8 @@ func TestConflictingRegistrations(t *testing.T) {
 			}
 			_, err := connects(cert, tc.next)
 			if tc.want == "" {
-				if err != nil || len(p.server.RefusedRegistrations()) > 0 {
-					t.Errorf("got %v, problems %v", err, p.server.RefusedRegistrations())
+				if err != nil {
+					t.Errorf("got %v", err)
 				}
 				return
 			}
@@ -655,11 +649,6 @@ func TestConflictingRegistrations(t *testing.T) {
 			if e := <-refused; e.Actor != "spiffe://cluster.local/ns/shop/sa/api" ||
 				!strings.Contains(e.Reason, tc.want) {
 				t.Errorf("recorded: %+v", e)
-			}
-			problems := p.server.RefusedRegistrations()
-			if len(problems) != 1 || problems[0].Object != "WorkloadGroup shop/"+tc.next.group ||
-				!strings.Contains(problems[0].Text, tc.want) {
-				t.Errorf("problems: %v", problems)
 			}
 			if first == nil {
 				return
@@ -676,8 +665,8 @@ func TestConflictingRegistrations(t *testing.T) {
 				}
 				return ""
 			})
-			if _, err := connects(&api, tc.next); err != nil || len(p.server.RefusedRegistrations()) > 0 {
-				t.Errorf("the address is free: %v, problems %v", err, p.server.RefusedRegistrations())
+			if _, err := connects(&api, tc.next); err != nil {
+				t.Errorf("the address is free: %v", err)
 			}
 		})
 	}

@@ -21,8 +21,6 @@ type ProxyStatus struct {
 	ID string
 	// Node is the proxy as policies select it, with the labels of its WorkloadGroup.
 	Node push.Node
-	// Version is the client's, "1.40.0" or Istio's.
-	Version string
 	// Agent and Envoy are the versions of its ashore-agent and its Envoy; may be empty.
 	Agent, Envoy string
 	// Peer is its address.
@@ -127,7 +125,7 @@ func (s *Server) ResourceProblems() []feed.Problem {
 func (st *stream) status() ProxyStatus {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	p := ProxyStatus{ID: st.proxy.ID, Node: st.shown, Version: st.proxy.Version, Agent: st.proxy.Agent,
+	p := ProxyStatus{ID: st.proxy.ID, Node: st.shown, Agent: st.proxy.Agent,
 		Envoy: st.proxy.Envoy, Peer: st.peer, Who: st.who, Bundle: st.bundle, Connected: st.since, Delta: !st.sotw}
 	for _, t := range st.order.All() {
 		typeURL := t.Kind().TypeURL

@@ -64,7 +64,7 @@ func proxyList(connected []xds.ProxyStatus) []admin.ProxyStatus {
 }
 
 func proxyStatus(p xds.ProxyStatus) admin.ProxyStatus {
-	out := admin.ProxyStatus{ID: p.ID, Node: p.ID, Kind: "sidecar", Namespace: p.Node.Namespace, Version: p.Version,
+	out := admin.ProxyStatus{ID: p.ID, Node: p.ID, Kind: "sidecar", Namespace: p.Node.Namespace,
 		Agent: p.Agent, Envoy: p.Envoy, Peer: p.Peer, Connected: p.Connected, Identity: p.Who.Identity.String(),
 		Serial: p.Who.Serial, Expires: p.Who.Expires, Bundle: p.Bundle, Delta: p.Delta, Types: []admin.TypeStatus{}}
 	if p.Node.Type == push.Router {

@@ -174,7 +174,7 @@ func (s *Subscription) plan(now time.Time) *plan {
 	p := &plan{now: now}
 	shared := s.cache.diff(diffKey{s.have.Shared, s.To.Shared, s.known, s.names, s.kind})
 	own := map[string]struct{}{} // names that are not taken from shared
-	for _, name := range s.stateNames() {
+	for name := range s.states {
 		own[name] = struct{}{}
 		s.decide(p, name)
 	}
