@@ -71,7 +71,7 @@ func (a *API) revokedPart(ctx context.Context, from spiffe.ID) (revoked string, 
 			continue
 		}
 		all++
-		if n := len(w.Leaves); w.Revoked || n > 0 && w.Leaves[n-1].Revoked {
+		if w.Revoked {
 			names = append(names, w.Name)
 		}
 	}

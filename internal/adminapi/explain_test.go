@@ -239,7 +239,7 @@ func TestExplainRevoked(t *testing.T) {
 	e.Workloads = func(context.Context) ([]ca.Workload, error) {
 		return []ca.Workload{
 			workload("shop/one", "alone", true), workload("shop/w-1", "web", false, ca.Leaf{Serial: "01"},
-				ca.Leaf{Serial: "02"}), workload("shop/w-2", "web", true), workload("shop/w.3", "web", false, ca.Leaf{Serial: "03", Revoked: true}),
+				ca.Leaf{Serial: "02"}), workload("shop/w-2", "web", true), workload("shop/w.3", "web", true, ca.Leaf{Serial: "03"}),
 			workload("shop/old-1", "old", true), workload("shop/old-2", "old", true),
 		}, errors.New("workload shop/bad: damaged")
 	}

@@ -34,6 +34,7 @@ func levels() []struct {
 		{40, []string{"internal/settings"}},
 		{50, []string{"internal/adminapi"}},
 		{60, []string{"internal/server"}},
+		{programs, []string{"internal/e2e/harness"}},
 		{0, []string{"internal/..."}},
 		{10, []string{"config", "config/storage", "registry", "xds/resource"}},
 		{20, []string{"push", "xds/ads"}},

@@ -14,23 +14,23 @@ import (
 )
 
 // keySource fetches the keys of the issuers that policies name, for the assembler.
-type keySource struct{ keeper *jwks.Keeper }
+type keySource struct{ keys *jwks.Refresher }
 
 var _ push.KeySource = keySource{}
 
 // newKeySource keeps what it has fetched in the state folder.
 func newKeySource(s settings.Config, log hclog.Logger) keySource {
 	fetcher := jwks.NewFetcher(s.FetchConfig)
-	return keySource{jwks.NewKeeper(jwks.KeeperConfig{Fetch: fetcher.Fetch, File: filepath.Join(s.State, "jwks.json"),
-		Log: log})}
+	return keySource{jwks.NewRefresher(jwks.RefresherConfig{Fetch: fetcher.Fetch,
+		File: filepath.Join(s.State, "jwks.json"), Log: log})}
 }
 
 // Want implements push.KeySource.
-func (k keySource) Want(urls []string) { k.keeper.Want(urls) }
+func (k keySource) Want(urls []string) { k.keys.Want(urls) }
 
 // Run implements push.KeySource.
 func (k keySource) Run(ctx context.Context, out chan<- *push.KeySets) error {
-	return k.keeper.Run(ctx, func(ctx context.Context, texts map[string]string) {
+	return k.keys.Run(ctx, func(ctx context.Context, texts map[string]string) {
 		select {
 		case out <- &push.KeySets{ByURL: texts}:
 		case <-ctx.Done():
@@ -40,12 +40,12 @@ func (k keySource) Run(ctx context.Context, out chan<- *push.KeySets) error {
 
 // problems are the keys that cannot be fetched.
 func (k keySource) problems() []feed.Problem {
-	return issuerProblems("keys of issuers", k.keeper.Failures())
+	return issuerProblems("keys of issuers", k.keys.Failures())
 }
 
 // collect counts them.
 func (k keySource) collect(emit emitFunc) {
-	emit("ashore_jwks_failing", "Addresses of issuers' keys that cannot be fetched.", float64(len(k.keeper.Failures())))
+	emit("ashore_jwks_failing", "Addresses of issuers' keys that cannot be fetched.", float64(len(k.keys.Failures())))
 }
 
 // issuerProblems are the keys of issuers that cannot be read.

@@ -31,6 +31,8 @@ func matchText(m *matcherv3.StringMatcher, s string) truth {
 		return truthOf(strings.HasPrefix(s, fold(p.Prefix)))
 	case *matcherv3.StringMatcher_Suffix:
 		return truthOf(strings.HasSuffix(s, fold(p.Suffix)))
+	case *matcherv3.StringMatcher_Contains:
+		return truthOf(strings.Contains(s, fold(p.Contains)))
 	case *matcherv3.StringMatcher_SafeRegex:
 		return matchRegex(p.SafeRegex.GetRegex(), s)
 	default:
