@@ -1,7 +1,6 @@
 package xds
 
 import (
-	"context"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -53,21 +52,6 @@ func (st *stream) target(t *ads.Subscription) {
 	}
 	t.Outdated = false
 }
-
-// admit waits until fewer than Admissions streams generate resources for the first time, which may
-// cost much CPU. The caller calls release, and must not wait for the network or a store meanwhile.
-func (st *stream) admit(ctx context.Context) error {
-	select {
-	case st.server.admit <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return status.FromContextError(ctx.Err()).Err()
-	case <-st.server.stopped:
-		return errStopped
-	}
-}
-
-func (st *stream) release() { <-st.server.admit }
 
 // errStopped ends the streams when the server stops.
 var errStopped = status.Error(codes.Unavailable, "shutting down: try another replica")

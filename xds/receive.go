@@ -37,10 +37,16 @@ func (st *stream) take(ctx context.Context, f *frame) error {
 	if st.order.Find(r.TypeURL) != nil {
 		return st.receive(r)
 	}
-	if err := st.admit(ctx); err != nil {
-		return err
+	// To generate a type for the first time may cost much CPU: nothing below waits for the network or
+	// a store.
+	select {
+	case st.server.admit <- struct{}{}:
+		defer func() { <-st.server.admit }()
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	case <-st.server.stopped:
+		return errStopped
 	}
-	defer st.release()
 	if r.TypeURL == ProxyConfigType {
 		if st.refresh(); st.scope.Trust == nil {
 			return nil // as in Istio: no response where there is nothing to send

@@ -60,7 +60,7 @@ func newRuntime(t *testing.T) *shared.Runtime {
 // publishObjects publishes configuration, and clusters so that streams have something to wait for.
 // Groups take workloads of 10.0.0.0/8, which all connect from loopback.
 func (p *plane) publishObjects(specs map[config.Key]proto.Message) {
-	c := p.mesh.Context(xdstest.Layers(nil, serving("a", 1)...))
+	c := p.mesh.Context(xdstest.Layers(serving("a", 1)...))
 	for k, spec := range specs {
 		o := &config.Object{Key: k, Spec: spec}
 		if k.Kind == config.WorkloadGroup {
@@ -371,7 +371,7 @@ func TestBundles(t *testing.T) {
 	a := newAuthority(t)
 	p := newSecurePlane(t, a, nil)
 	trust := func(id string) {
-		c := p.mesh.Context(xdstest.Layers(nil, append(serving("a", 1), bundle("root of "+id))...))
+		c := p.mesh.Context(xdstest.Layers(append(serving("a", 1), bundle("root of "+id))...))
 		c.Scope(push.Facets{}).Trust = &push.Trust{ID: id}
 		p.server.Publish(c, time.Now())
 	}

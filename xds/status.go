@@ -143,14 +143,7 @@ func (st *stream) status() ProxyStatus {
 // TypeDump is what a proxy is sent of one type.
 type TypeDump struct {
 	TypeURL   string
-	Resources []ResourceDump
-}
-
-// ResourceDump is one resource.
-type ResourceDump struct {
-	Name, Version string
-	// Any is the encoded google.protobuf.Any, which must not be changed; nil for secrets.
-	Any []byte
+	Resources []*resource.Resource
 }
 
 // Dump returns what a proxy should have. id is its node ID, or the third part of it. Errors: no such
@@ -186,14 +179,9 @@ func (s *Server) Dump(id string) ([]TypeDump, error) {
 func dump(t *ads.Subscription) TypeDump {
 	out := TypeDump{TypeURL: t.Kind().TypeURL}
 	for r := range t.To.All() {
-		if !t.Names().Covers(r.Name) {
-			continue
+		if t.Names().Covers(r.Name) {
+			out.Resources = append(out.Resources, r)
 		}
-		d := ResourceDump{Name: r.Name, Version: r.Version()}
-		if out.TypeURL != SecretType {
-			d.Any = r.Any()
-		}
-		out.Resources = append(out.Resources, d)
 	}
 	return out
 }

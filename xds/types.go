@@ -35,9 +35,9 @@ var served = []struct {
 	name string
 	kind ads.Kind
 }{
-	{"cds", ads.Kind{TypeURL: ClusterType, Whole: true, Supersede: true}},
+	{"cds", ads.Kind{TypeURL: ClusterType, Whole: true, MaxPending: 32}},
 	{"eds", ads.Kind{TypeURL: EndpointType, Empty: emptyAssignment}},
-	{"sds", ads.Kind{TypeURL: SecretType, Single: true}},
+	{"sds", ads.Kind{TypeURL: SecretType, Single: true, MaxPending: 16}},
 	{"lds", ads.Kind{TypeURL: ListenerType, Whole: true}},
 	{"rds", ads.Kind{TypeURL: RouteType}},
 	{"ecds", ads.Kind{TypeURL: ExtensionConfigType}},

@@ -103,8 +103,7 @@ func dumpOf(t xds.TypeDump) (admin.DumpType, error) {
 	out := admin.DumpType{Type: shortType(t.TypeURL), TypeURL: t.TypeURL, Resources: []admin.DumpResource{}}
 	for _, r := range t.Resources {
 		var a anypb.Any
-		err := proto.Unmarshal(r.Any, &a)
-		a.TypeUrl = t.TypeURL // a secret has none
+		err := proto.Unmarshal(r.Any(), &a)
 		var body json.RawMessage
 		if err == nil {
 			body, err = bodyJSON(r.Name, &a)
@@ -112,7 +111,7 @@ func dumpOf(t xds.TypeDump) (admin.DumpType, error) {
 		if err != nil {
 			return out, fmt.Errorf("show %s: %w", r.Name, err)
 		}
-		out.Resources = append(out.Resources, admin.DumpResource{Name: r.Name, Version: r.Version, Bytes: len(a.Value),
+		out.Resources = append(out.Resources, admin.DumpResource{Name: r.Name, Version: r.Version(), Bytes: len(a.Value),
 			Body: body})
 	}
 	return out, nil

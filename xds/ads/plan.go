@@ -140,7 +140,7 @@ func sooner(a, b time.Duration) time.Duration {
 // Next returns the next response, or nil if nothing is to be sent now. wait is how long until time
 // alone changes that; zero: it does not.
 func (s *Subscription) Next(now time.Time) (r *Response, wait time.Duration) {
-	if !s.started || len(s.pending) >= s.kind.maxPending() {
+	if !s.started || len(s.pending) >= max(s.kind.MaxPending, 1) {
 		return nil, 0
 	}
 	if r = s.nextAlone(now); r != nil {
