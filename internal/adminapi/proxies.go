@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -21,31 +22,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds"
 )
 
-// shortType is the name of a type to operators: "cds".
-func shortType(typeURL string) string {
-	switch typeURL {
-	case xds.ClusterType:
-		return "cds"
-	case xds.EndpointType:
-		return "eds"
-	case xds.ListenerType:
-		return "lds"
-	case xds.RouteType:
-		return "rds"
-	case xds.SecretType:
-		return "sds"
-	case xds.ExtensionConfigType:
-		return "ecds"
-	case xds.NameTableType:
-		return "nds"
-	case xds.ProxyConfigType:
-		return "pcds"
-	case xds.ProbeType:
-		return "probe"
-	default:
-		return typeURL
-	}
-}
+// shortType is the name of a type to operators: "cds", or else the type itself.
+func shortType(typeURL string) string { return cmp.Or(xds.ShortType(typeURL), typeURL) }
 
 // proxyList names each proxy by its short name unless another has the same.
 func proxyList(connected []xds.ProxyStatus) []admin.ProxyStatus {
