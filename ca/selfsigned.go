@@ -128,7 +128,7 @@ func (s *selfSigned) folderRoot(ctx context.Context) (*pair, error) {
 	}
 	if plugged.Version != "" {
 		return nil, errors.New("the records say that this mesh trusts a plugged-in root, and a root of its own would " +
-			"strand every workload: name the folder of the four files again, " + again)
+			"lock out every workload: name the folder of the four files again, " + again)
 	}
 	root, err := s.dir.pair(rootFile)
 	if err != nil || root != nil {
