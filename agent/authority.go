@@ -27,7 +27,6 @@ const askTimeout = 15 * time.Second
 type RefusedError struct {
 	// Address is that of the control plane.
 	Address string
-	Code    codes.Code
 	// Text is its reason.
 	Text string
 	// Todo says what to do; it may be empty.
@@ -134,7 +133,7 @@ func refusal(address string, err error) error {
 	if s == nil {
 		return fmt.Errorf("control plane %s: %w", address, err)
 	}
-	r := &RefusedError{Address: address, Code: s.Code(), Text: strings.TrimSpace(s.Message())}
+	r := &RefusedError{Address: address, Text: strings.TrimSpace(s.Message())}
 	switch s.Code() {
 	case codes.PermissionDenied:
 	case codes.Unauthenticated:
