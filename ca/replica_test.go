@@ -178,7 +178,7 @@ func TestIntermediateIsForReplicas(t *testing.T) {
 	root := f.m.Signer().Root
 	csr := func() []byte { return encodeRequest(t, NewKey(), x509.CertificateRequest{}) }
 	call := func(token string, csr []byte, cert *tls.Certificate) error {
-		c := controlPlaneTLS(func() *Bundle { return NewBundle(root) }, "cluster.local", f.first.config.Now)
+		c := controlPlaneTLS(NewBundle(root), "cluster.local", f.first.config.Now())
 		if cert != nil {
 			c.Certificates = []tls.Certificate{*cert}
 		}
