@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -155,7 +154,8 @@ func (s *Server) call(ctx context.Context, attest attestFunc, answer answerFunc,
 func (s *Server) callOf(ctx context.Context) Call {
 	c := Call{Now: s.config.Now()}
 	if p, ok := peer.FromContext(ctx); ok {
-		c.From = addressOf(p.Addr)
+		from, _ := netip.ParseAddrPort(p.Addr.String()) // a connection without one counts as the zero address
+		c.From = from.Addr().Unmap()
 		if t, ok := p.AuthInfo.(credentials.TLSInfo); ok {
 			c.Peer = t.State.PeerCertificates
 		}
@@ -169,19 +169,6 @@ func (s *Server) callOf(ctx context.Context) Call {
 		}
 	}
 	return c
-}
-
-// addressOf is the IP address of a connection. Other connections have the zero address, and count as
-// one caller.
-func addressOf(a net.Addr) netip.Addr {
-	if a == nil {
-		return netip.Addr{}
-	}
-	p, err := netip.ParseAddrPort(a.String())
-	if err != nil {
-		return netip.Addr{}
-	}
-	return p.Addr().Unmap()
 }
 
 // busy is a refusal for want of capacity.
