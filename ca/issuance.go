@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
@@ -34,7 +35,7 @@ type issuance struct {
 // Replacement means that a machine with another key joined under the name of a workload.
 type Replacement struct {
 	// Former are the known certificates from before.
-	Former []Leaf
+	Former []admin.Leaf
 	// Text says what happened, for the machine that has one of them.
 	Text string
 }
