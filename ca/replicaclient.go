@@ -77,33 +77,33 @@ func (s *selfSigned) replicaCall(root *x509.Certificate, now time.Time) (c repli
 			"into a file here, readable by ashored alone, and name the file in the setting (or restore %s from a backup)",
 			s.dir.at(rootFile))
 	}
-	var t replicaToken
-	c.token, t, err = s.replicaToken()
-	if id := RootID(root); err == nil && t.Root != id {
+	var named, address string
+	c.token, named, address, err = s.replicaToken()
+	if id := RootID(root); err == nil && named != id {
 		err = fmt.Errorf("the store says that root %s signs, and the token names root %s: it is of another mesh, or older "+
-			"than a rotation; make a new one (\"ashorectl ca replica-token\")", id, t.Root)
+			"than a rotation; make a new one (\"ashorectl ca replica-token\")", id, named)
 	}
 	if err != nil {
 		return c, nil, s.tokenError(err)
 	}
 	c.tls = controlPlaneTLS(NewBundle(root), s.config.TrustDomain, now)
-	return c, []string{t.Address}, nil
+	return c, []string{address}, nil
 }
 
 // replicaToken reads the file of the replica token.
-func (s *selfSigned) replicaToken() (text string, t replicaToken, err error) {
+func (s *selfSigned) replicaToken() (text, root, address string, err error) {
 	data, info, err := readfile.Read(s.config.ReplicaToken, 4<<10)
 	if err == nil {
 		err = checkKeyMode(s.config.ReplicaToken, info.Mode())
 	}
 	if err == nil {
 		text = strings.TrimSpace(string(data))
-		t, err = parseReplicaToken(text)
+		root, address, err = parseReplicaToken(text)
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: put what \"ashorectl ca replica-token\" prints into it", err)
 	}
-	return text, t, err
+	return text, root, address, err
 }
 
 // tokenError names the setting and the file.
