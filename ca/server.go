@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -64,7 +63,6 @@ type Server struct {
 	refusedByAddress, byCaller ratelimit.Limiter
 	// Refusals in the audit log, by address or caller, and all of them.
 	written, writtenAll ratelimit.Limiter
-	unwritten           atomic.Int64 // refusals that are not in the audit log, since the last one that is
 }
 
 // NewServer makes a server.
