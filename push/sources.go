@@ -1,9 +1,11 @@
 package push
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -21,8 +23,6 @@ type Source[T any] struct {
 	feed.Source[T]
 	// Optional means that serving does not wait for the source.
 	Optional bool
-	// MaxAge is feed.SourceConfig.MaxAge.
-	MaxAge time.Duration
 }
 
 // Check returns an error if two sources have the same name.
@@ -43,11 +43,23 @@ func (s Sources) Check() error {
 	return errors.Join(errs...)
 }
 
+// runSources runs sources until ctx ends. They send to out.
+func runSources[T any](ctx context.Context, group *errgroup.Group, list []Source[T], out chan<- feed.Batch[T]) {
+	for _, s := range list {
+		group.Go(func() error {
+			if err := s.Run(ctx, out); err != nil {
+				return fmt.Errorf("source %s: %w", s.Name(), err)
+			}
+			return nil
+		})
+	}
+}
+
 // sourceConfigs returns the settings of sources for a merger.
 func sourceConfigs[T any](list []Source[T]) []feed.SourceConfig {
 	out := make([]feed.SourceConfig, len(list))
 	for i, s := range list {
-		out[i] = feed.SourceConfig{Name: s.Name(), Required: !s.Optional, MaxAge: s.MaxAge}
+		out[i] = feed.SourceConfig{Name: s.Name(), Required: !s.Optional}
 	}
 	return out
 }

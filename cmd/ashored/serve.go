@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 
@@ -13,13 +14,45 @@ import (
 	"github.com/ashore-mesh/ashore/internal/settings"
 )
 
-// serve runs ashored until ctx ends or a part fails. For each signal of hup it calls read and
-// applies the settings.
-func serve(ctx context.Context, s settings.Config, read func() (settings.Config, error), hup <-chan os.Signal,
-	log hclog.Logger) error {
+// program is what ashored is started with.
+type program struct {
+	read    func() (settings.Config, error) // reads the settings
+	hup     <-chan os.Signal                // asks for a reload
+	out     io.Writer                       // receives the log
+	logging func(hclog.Logger)              // is called with each new log
+}
+
+// serve runs ashored until ctx ends or a part fails. After a reload it starts all parts again.
+func (p *program) serve(ctx context.Context) error {
+	s, err := p.read()
+	if err != nil {
+		return usage(err)
+	}
+	for ctx.Err() == nil {
+		log := newLogger(s.Log, p.out)
+		p.logging(log)
+		stop := context.AfterFunc(ctx, func() { sdnotify.Notifier{Log: log}.Tell(sdnotify.Stopping) })
+		next, err := p.run(ctx, s, log)
+		stop()
+		switch {
+		case ctx.Err() != nil && errors.Is(err, ctx.Err()): // it ended during the start
+		case err != nil && s.Log.Format == "json":
+			log.Error("ended by a failure", "error", err)
+			return loggedError{err}
+		case err != nil:
+			return err
+		}
+		s = next
+	}
+	return nil
+}
+
+// run runs ashored with one version of the settings. It returns the next version to run with, or any
+// when ctx has ended.
+func (p *program) run(ctx context.Context, s settings.Config, log hclog.Logger) (settings.Config, error) {
 	srv, err := server.New(ctx, s, log)
 	if err != nil {
-		return err
+		return s, err
 	}
 	log.Info("serving", "version", build.Read().Version, "xds", s.XDS.Address, "plaintext_xds", s.XDS.PlaintextAddress,
 		"metrics", s.Metrics.Address, "admin", s.Admin.Socket, "sources", settings.SourceNames(s.SourceList),
@@ -34,13 +67,18 @@ func serve(ctx context.Context, s settings.Config, read func() (settings.Config,
 			if err == nil {
 				log.Info("ended")
 			}
-			return err
-		case <-hup:
-			systemd := sdnotify.Notifier{Log: log}
-			systemd.Reloading()
-			next, err := read()
-			srv.Reload(ctx, next, err)
-			systemd.Tell(sdnotify.Ready)
+			return s, err
+		case <-p.hup:
+			next, err := p.read()
+			if err != nil {
+				log.Error("the settings are not reloaded; the former ones stay in use", "error", err)
+				continue
+			}
+			log.Info("the settings are reloaded: all parts start again")
+			sdnotify.Notifier{Log: log}.Reloading()
+			srv.Withdraw(ctx, next)
+			cancel()
+			return next, <-ended
 		}
 	}
 }

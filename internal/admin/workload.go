@@ -79,10 +79,9 @@ type Revoked struct {
 	Name string `json:"name"`
 	// Workloads are those that it concerns, as far as they are known; more may have the identity.
 	Workloads []string `json:"workloads,omitempty"`
-	// Proxies is how many are connected, to this replica or, as far as they are registered, to
-	// another one, and not revoked themselves: they hear of it within a second. Others hear of it
-	// when they connect, which whoever is refused never does.
+	// Proxies is how many are connected to this replica: they receive it within a second. Others
+	// receive it when they connect.
 	Proxies int `json:"proxies"`
-	// Notes are what is worth knowing, such as how many hear of it, and what else is still revoked.
+	// Notes are what is worth knowing, such as how many receive it.
 	Notes []string `json:"notes,omitempty"`
 }

@@ -100,11 +100,7 @@ func (m *Merger[K, T]) Expire(now time.Time) (changed []K) {
 
 // NextExpiry returns when to call Expire next. Zero if it need not be called before the next Apply.
 func (m *Merger[K, T]) NextExpiry() time.Time {
-	next := m.nextRemoval
-	for _, s := range m.list {
-		next = earlier(next, s.expiry())
-	}
-	return next
+	return m.nextRemoval
 }
 
 // settle ends or extends the retention of items whose removal is due.

@@ -108,14 +108,13 @@ func (m *Merger[K, T]) Problems(describe func(T) string) []Problem {
 // duplicates yields each item that is not used because another one takes precedence, after that one.
 func (m *Merger[K, T]) duplicates() iter.Seq2[*item[K, T], *item[K, T]] {
 	return func(yield func(used, unused *item[K, T]) bool) {
+		if m.cfg.Union { // all are used together
+			return
+		}
 		for k := range m.shared {
-			var used *item[K, T]
-			for _, i := range m.items[k] {
-				switch {
-				case m.cfg.Union, i.group.source.expired: // used together; or not, and a problem says so
-				case used == nil:
-					used = i
-				case !yield(used, i):
+			list := m.items[k]
+			for _, i := range list[1:] {
+				if !yield(list[0], i) {
 					return
 				}
 			}
@@ -140,17 +139,12 @@ func (m *Merger[K, T]) outdated() map[string]struct{} {
 
 // problem describes why the source's items may be stale. Text is empty if they are not.
 func (s *source[K, T]) problem() Problem {
-	p := Problem{Severity: Warning, Source: s.Name, Stale: !s.expired, Text: s.status.Error,
-		Since: s.status.ErrorSince}
+	p := Problem{Severity: Warning, Source: s.Name, Stale: true, Text: s.status.Error, Since: s.status.ErrorSince}
 	switch {
 	case s.rank == unlisted && s.items > 0:
 		p.Text = fmt.Sprintf("the source is not in the settings any more; its items (%d) stay active until all "+
 			"required sources have delivered, or until you run %s", s.items, s.acceptCommand())
-	case p.Text == "":
-	case s.expired:
-		p.Severity = Error
-		p.Text += fmt.Sprintf("; its items are older than maxAge (%s) and not used", s.MaxAge)
-	default:
+	case p.Text != "":
 		p.Text += "; its items stay active"
 	}
 	return p

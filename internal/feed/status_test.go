@@ -84,19 +84,6 @@ func TestEndOfMassRemoval(t *testing.T) {
 	check("")
 }
 
-// An item that is not used because of maxAge is not a duplicate.
-func TestDuplicateOfDroppedSource(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, objectConfig, SourceConfig{Name: "s1", MaxAge: time.Hour},
-		SourceConfig{Name: "s2"}, SourceConfig{Name: "s3"})
-	w.run("s1 full a: x=1", "s2 full b: x=2", "s3 full c: x=3", "down s1", "wait 1h", "want x=2")
-	want := "error s1: connection refused; its items are older than maxAge (1h0m0s) and not used\n" +
-		"error Thing x: defined in (x=2) of source s2, which is used, and again in (x=3) of source s3, which is not; remove one of them\n"
-	if diff := cmp.Diff(want, problemTexts(w.m)); diff != "" {
-		t.Errorf("problems (-want +got):\n%s", diff)
-	}
-}
-
 // A problem keeps the time when it appeared while it is sent again, also on another line.
 func TestProblemSince(t *testing.T) {
 	t.Parallel()

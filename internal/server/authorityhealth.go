@@ -93,7 +93,7 @@ func (h *authorityHealth) examine(ctx context.Context, now time.Time) *findings 
 // plugged in others may issue certificates too.
 func (h *authorityHealth) unknownPrincipals(ctx context.Context, status admin.Authority,
 	joined []admin.Workload) []feed.Problem {
-	latest := h.api.Published.Context()
+	latest := h.api.Published()
 	if latest == nil || status.Kind != ca.SelfSigned {
 		return nil
 	}

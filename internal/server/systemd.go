@@ -65,6 +65,5 @@ func (m *startup) run(ctx context.Context) error {
 		case <-time.After(poll):
 		}
 	}
-	m.notifier.Tell(sdnotify.Stopping)
 	return nil
 }
