@@ -28,10 +28,10 @@ func (p *program) serve(ctx context.Context) error {
 	if err != nil {
 		return usage(err)
 	}
+	log := p.newLog(s.Log)
 	for ctx.Err() == nil {
-		log := newLogger(s.Log, p.out)
-		p.logging(log)
-		stop := context.AfterFunc(ctx, func() { sdnotify.Notifier{Log: log}.Tell(sdnotify.Stopping) })
+		systemd := sdnotify.Notifier{Log: log}
+		stop := context.AfterFunc(ctx, func() { systemd.Tell(sdnotify.Stopping) })
 		next, err := p.run(ctx, s, log)
 		stop()
 		switch {
@@ -42,8 +42,9 @@ func (p *program) serve(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		s = next
+		s, log = next, p.newLog(next.Log)
 	}
+	log.Info("ended")
 	return nil
 }
 
@@ -64,9 +65,6 @@ func (p *program) run(ctx context.Context, s settings.Config, log hclog.Logger) 
 	for {
 		select {
 		case err := <-ended:
-			if err == nil {
-				log.Info("ended")
-			}
 			return s, err
 		case <-p.hup:
 			next, err := p.read()
@@ -81,6 +79,13 @@ func (p *program) run(ctx context.Context, s settings.Config, log hclog.Logger) 
 			return next, <-ended
 		}
 	}
+}
+
+// newLog returns a log with these settings.
+func (p *program) newLog(s settings.Log) hclog.Logger {
+	log := newLogger(s, p.out)
+	p.logging(log)
+	return log
 }
 
 // newLogger returns a logger that writes to w.
