@@ -99,7 +99,7 @@ func (c *Client) explain(ctx context.Context, err error) error {
 			"Start ashored, or name the socket of the running one with --socket", c.socket)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("the admin socket %s is closed to this user: root, the user that ashored runs as and the "+
-			"users of its setting admin.roles may use it; run this as one of them (sudo): %w", c.socket, err)
+			"groups of its setting admin.roles may use it; run this as one of them (sudo): %w", c.socket, err)
 	case ok && op.Op == "dial", ctx.Err() != nil:
 		return fmt.Errorf("ask ashored at %s: %w", c.socket, err)
 	}

@@ -139,9 +139,9 @@ func (s *Server) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	mcp := newMCPPublisher(s.cfg, s.log.Named("mcp"))
+	objects, export := s.newMCP()
 	s.proxies, err = xds.New(xds.Config{
-		Generator: gen.New(), Objects: mcp.objects(), Runtime: workloads, RegisterAnybody: cfg.Development,
+		Generator: gen.New(), Objects: objects, Runtime: workloads, RegisterAnybody: cfg.Development,
 		Verify: id.verify, Workload: ca.WorkloadName, Revoked: id.revoked, Joined: id.joined,
 		WorkloadStreams: workloadConnections, WorkloadBytes: workloadBytes,
 		Log: s.log, Registerer: s.registry, Audit: s.audit.Record,
@@ -160,7 +160,7 @@ func (s *Server) build(ctx context.Context) error {
 	s.run("analysis", analysis.Run)
 	s.assembler = push.NewAssembler(push.AssemblerConfig{
 		Sources: sources, Saved: saved.content, Save: saved.save, Mesh: cfg.MeshConfig, Gap: buildGap,
-		Export: mcp.exportConfig(s.proxies.PublishObjects), Deriver: deriver, Allocator: vips, Keys: keys,
+		Export: export, Deriver: deriver, Allocator: vips, Keys: keys,
 		Trust: s.runTrust(id), Publish: s.publisher(analysis),
 	})
 	analyzed := func() []feed.Problem { return analyze.Problems(analysis.Findings()) }

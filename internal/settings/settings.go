@@ -94,7 +94,7 @@ type Admin struct {
 	// Socket is the unix socket of the admin API. Default /run/ashore/admin.sock; admin.sock in the
 	// state folder in development.
 	Socket string `yaml:"socket"`
-	// Roles are those of users besides root and the user that ashored runs as. Default: none.
+	// Roles are those of groups. Root and the user that ashored runs as are admins. Default: none.
 	Roles admin.Roles `yaml:"roles"`
 }
 

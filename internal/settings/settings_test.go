@@ -71,7 +71,7 @@ func TestWrongSettings(t *testing.T) {
 		{"half a mapping", "attestors: {jwt: [{issuer: x, jwks: /x, namespace: [a]}]}\n", "namespace and serviceAccount go together"},
 		{"issuer for nobody", "xds: {address: \"\", plaintextAddress: \"127.0.0.1:1\"}\nattestors: {jwt: [{issuer: x, jwks: /x}]}\n", "attestors.jwt: want none without xds.address"},
 		{"lease", "workloads: {restartGrace: 0s}\n", "workloads.restartGrace: want more than 0"},
-		{"no such user", "admin: {roles: {viewer: {users: [no-such-user-here]}}}\n", `ashored.yaml:1: admin.roles: viewer: this machine has no "no-such-user-here"`},
+		{"no such group", "admin: {roles: {viewer: [no-such-group-here]}}\n", `ashored.yaml:1: admin.roles: viewer: this machine has no group "no-such-group-here"`},
 		{"range", "fetch: {allow: [localhost]}\n", `fetch.allow: "localhost" is not a range of addresses`},
 		{"level", address + "log: {level: loud}\n", `ashored.yaml:2: log.level: want trace`},
 		{"format", address + "log:\n  level: info\n  format: xml\n", `ashored.yaml:4: log.format: want text or json`},
