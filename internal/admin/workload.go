@@ -18,8 +18,6 @@ type Workload struct {
 	Revoked bool `json:"revoked,omitempty"`
 	// Proxies are the IDs of its proxies that are connected now.
 	Proxies []string `json:"proxies,omitempty"`
-	// Warning is set if several machines use its name at once, with what to do.
-	Warning string `json:"warning,omitempty"`
 	// Health is what one of these reported last of the workload: nil when none did, or it is not
 	// registered.
 	Health *Health `json:"health,omitempty"`

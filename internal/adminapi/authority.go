@@ -3,8 +3,6 @@ package adminapi
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -144,19 +142,12 @@ func (a *API) ListWorkloads(ctx context.Context, _ admin.None) (admin.WorkloadLi
 	for _, w := range workloads {
 		item := admin.Workload{Name: w.Name, Identity: w.Identity, Group: w.Group, Joined: w.Joined, Bundle: w.Bundle,
 			Revoked: w.Revoked || revoked.Has(ca.RevokeIdentity, w.Identity)}
-		nodes := map[string]bool{} // of the proxies that show its certificates
 		for _, l := range w.Leaves {
 			item.Leaves = append(item.Leaves, admin.Leaf(l))
 			for _, p := range connected[l.Serial] {
 				item.Proxies = append(item.Proxies, p.Node.ID)
 				item.Health = latest(item.Health, p.Health)
-				nodes[p.ID] = true
 			}
-		}
-		if len(nodes) > 1 {
-			item.Warning = fmt.Sprintf("%d machines use this name, %s: give each a name of its own (ashore-agent leave, "+
-				"then join with --name); one may have a copy of the other's state folder", len(nodes),
-				strings.Join(slices.Sorted(maps.Keys(nodes)), " and "))
 		}
 		out.Workloads = append(out.Workloads, item)
 	}

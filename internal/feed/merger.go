@@ -66,7 +66,6 @@ type source[K Key, T any] struct {
 	groups map[string]*group[K, T]
 	items  int                       // number of items of all groups, without those that are retained
 	faulty map[*group[K, T]]struct{} // groups that have problems or faults, or retain items
-	ended  map[K]time.Time           // when R4 gave up on items that did not return, by key
 
 	delivered bool // the source sent content, perhaps before the restart
 	dropped   bool // the source is unlisted, and its groups were removed
@@ -98,8 +97,7 @@ func NewMerger[K Key, T any](cfg Config[K, T], list []SourceConfig) *Merger[K, T
 func (m *Merger[K, T]) source(name string) *source[K, T] {
 	s := m.sources[name]
 	if s == nil {
-		s = &source[K, T]{rank: unlisted, groups: map[string]*group[K, T]{}, faulty: map[*group[K, T]]struct{}{},
-			ended: map[K]time.Time{}}
+		s = &source[K, T]{rank: unlisted, groups: map[string]*group[K, T]{}, faulty: map[*group[K, T]]struct{}{}}
 		s.Name = name
 		m.sources[name] = s
 	}
@@ -207,7 +205,6 @@ func (i *item[K, T]) compare(o *item[K, T]) int {
 
 // add indexes an item and ends the retention of items it replaces.
 func (m *Merger[K, T]) add(i *item[K, T]) {
-	delete(i.group.source.ended, i.key)
 	for _, o := range slices.Clone(m.items[i.key]) {
 		if o.lost() && m.replaces(i, o) {
 			m.endRemoval(o)

@@ -60,9 +60,6 @@ func (m *Merger[K, T]) Status() []SourceStatus {
 		if s.status.Error != "" {
 			out[n].Problems++
 		}
-		if len(s.ended) > 0 {
-			out[n].Problems++
-		}
 		for g := range s.faulty {
 			out[n].Problems += len(g.problems)
 			out[n].Retained += len(g.removed)
@@ -83,9 +80,6 @@ func (m *Merger[K, T]) Problems(describe func(T) string) []Problem {
 	for _, s := range m.sources {
 		if p := s.problem(); p.Text != "" {
 			out = append(out, p)
-		}
-		if len(s.ended) > 0 {
-			out = append(out, s.endedProblem(m.cfg.MassRemoval))
 		}
 		for g := range s.faulty {
 			for _, p := range g.problems {
@@ -208,17 +202,6 @@ func countAndNames[K Key](keys map[K]time.Time) string {
 		names = append(names[:3], "...")
 	}
 	return fmt.Sprintf("%d items (%s) were", len(keys), strings.Join(names, ", "))
-}
-
-// endedProblem returns a problem that names the items whose retention by R4 ended.
-func (s *source[K, T]) endedProblem(limit time.Duration) Problem {
-	p := Problem{Severity: Warning, Source: s.Name}
-	for _, at := range s.ended {
-		p.Since = earlier(p.Since, at)
-	}
-	p.Text = fmt.Sprintf("%s lost by source %s at once and did not return within %s, so they are no longer active; "+
-		"restore them, or run %s", countAndNames(s.ended), s.Name, limit, s.acceptCommand())
-	return p
 }
 
 // retained returns a problem that says why an item is retained. removed says what was removed.

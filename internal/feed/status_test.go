@@ -61,29 +61,6 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// When services are no longer retained, a warning names them until they return or their removal is
-// accepted.
-func TestEndOfMassRemoval(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, serviceConfig, named("s1")...)
-	w.run("s1 full "+many("a", 12), "s1 full", "wait 10m", "want ")
-	const rest = ` lost by source s1 at once and did not return within 10m0s, so they are no longer active; restore them, or run "ashorectl sources accept-removals s1"` + "\n"
-	check := func(want string) {
-		t.Helper()
-		if diff := cmp.Diff(want, problemTexts(w.m)); diff != "" {
-			t.Errorf("problems (-want +got):\n%s", diff)
-		}
-		if problems := w.m.Status()[0].Problems; (problems == 0) != (want == "") {
-			t.Errorf("the source has %d problems, want %q", problems, want)
-		}
-	}
-	check("warning s1: 12 items (Thing a000, Thing a001, Thing a002, ...) were" + rest)
-	w.run("s1 full " + many("a", 11))
-	check("warning s1: 1 item (Thing a011) was" + rest)
-	w.run("accept s1")
-	check("")
-}
-
 // A problem keeps the time when it appeared while it is sent again, also on another line.
 func TestProblemSince(t *testing.T) {
 	t.Parallel()

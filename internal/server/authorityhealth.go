@@ -80,10 +80,6 @@ func (h *authorityHealth) examine(ctx context.Context, now time.Time) *findings 
 			state = "revoked"
 		}
 		f.workloads[state]++
-		if w.Warning != "" {
-			f.problems = append(f.problems, feed.Problem{Severity: feed.Warning, Source: "workloads", Object: w.Name,
-				Text: w.Warning})
-		}
 	}
 	f.problems = append(f.problems, h.unknownPrincipals(ctx, status, list.Workloads)...)
 	return f
