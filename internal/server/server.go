@@ -173,9 +173,7 @@ func (s *Server) build(ctx context.Context) error {
 	if err := s.serveXDS(id); err != nil {
 		return err
 	}
-	if err := s.serveWebhook(id); err != nil {
-		return err
-	}
+	s.serveWebhook(id)
 	s.run("workloads", workloads.Run)
 	s.run("configuration", s.assembler.Run)
 	s.run("problem log", (&problemLog{sources: s.api.SourceProblems, analyzed: analyzed,
