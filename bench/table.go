@@ -62,7 +62,7 @@ func machine() string {
 			}
 		}
 	}
-	return fmt.Sprintf("%d cores of %s, %s, the fleet on the same machine", runtime.NumCPU(), model, runtime.Version())
+	return fmt.Sprintf("%d cores of %s, %s", runtime.NumCPU(), model, runtime.Version())
 }
 
 // marks are the lines between which a table of results stands in a file.

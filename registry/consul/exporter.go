@@ -137,8 +137,7 @@ func (e *Exporter) Status() ExportStatus {
 	return out
 }
 
-// exportGap is the minimum time between two rounds. Each one compares all entries, so the pause is also
-// at least ten times the time that the last round took, up to renewGap.
+// exportGap is the time between two rounds. Each one compares all entries.
 const exportGap = 200 * time.Millisecond
 
 // renewGap is how often the session is renewed.
@@ -157,9 +156,9 @@ func (e *Exporter) Run(ctx context.Context) error {
 		case <-e.wake:
 		case <-next:
 		}
-		withdrawn, started := e.withdrawn.Load(), time.Now()
+		withdrawn := e.withdrawn.Load()
 		err := e.reconcile(ctx, withdrawn)
-		pause := max(exportGap, min(10*time.Since(started), e.renewGap()))
+		pause := exportGap
 		switch {
 		case ctx.Err() != nil:
 			return nil
