@@ -11,8 +11,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 )
 
-// A hangup makes ashored read its settings again. All changes take effect, and a proxy that connects
-// again is served. A file with an error is refused as a whole.
+// A hangup makes ashored read its settings again. All changes take effect, and a proxy that
+// connects again is served. A file with an error is refused as a whole.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

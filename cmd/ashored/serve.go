@@ -48,8 +48,8 @@ func (p *program) serve(ctx context.Context) error {
 	return nil
 }
 
-// run runs ashored with one version of the settings. It returns the next version to run with, or any
-// when ctx has ended.
+// run runs ashored with one version of the settings. It returns the next version to run with, or
+// any when ctx has ended.
 func (p *program) run(ctx context.Context, s settings.Config, log hclog.Logger) (settings.Config, error) {
 	srv, err := server.New(ctx, s, log)
 	if err != nil {

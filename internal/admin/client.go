@@ -42,8 +42,8 @@ func (c *Client) Within(timeout time.Duration) *Client {
 	return c
 }
 
-// Send sends a call and returns its response. Errors: those of the handler; ErrNotRunning, ErrEnded,
-// ErrSilent.
+// Send sends a call and returns its response. Errors: those of the handler; ErrNotRunning,
+// ErrEnded, ErrSilent.
 func Send[Q, A any](ctx context.Context, c *Client, call Call[Q, A], q Q) (out A, err error) {
 	if c.timeout > 0 {
 		var cancel context.CancelFunc

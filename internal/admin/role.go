@@ -26,8 +26,8 @@ const (
 // String is the role as settings name it.
 func (r Role) String() string { return [...]string{"nobody", "viewer", "operator", "admin"}[r] }
 
-// Roles are those of groups of this machine, by name or number. Root and the user that ashored runs as
-// are admins.
+// Roles are those of groups of this machine, by name or number. Root and the user that ashored runs
+// as are admins.
 type Roles struct {
 	Viewer   []string `yaml:"viewer"`
 	Operator []string `yaml:"operator"`
@@ -37,8 +37,8 @@ type Roles struct {
 // Access is Roles by the numbers of the groups.
 type Access map[uint32]Role
 
-// Resolve looks the groups up, once. Of two roles of one group the higher one counts. Errors name the
-// role and the group that this machine does not have.
+// Resolve looks the groups up, once. Of two roles of one group the higher one counts. Errors name
+// the role and the group that this machine does not have.
 func (r Roles) Resolve() (Access, error) {
 	a := Access{}
 	var errs []error

@@ -18,7 +18,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds"
 )
 
-// API answers the calls of the admin socket. The fields are set before use. Safe for concurrent use.
+// API answers the calls of the admin socket. The fields are set before use. Safe for concurrent
+// use.
 type API struct {
 	Started  time.Time
 	Settings settings.Config

@@ -96,7 +96,8 @@ func (a *API) ListTokens(ctx context.Context, _ admin.None) ([]admin.TokenStatus
 	return out, err
 }
 
-// RevokeToken revokes a join token. A workload that joined with it stays. Errors: admin.ErrNotFound.
+// RevokeToken revokes a join token. A workload that joined with it stays. Errors:
+// admin.ErrNotFound.
 func (a *API) RevokeToken(ctx context.Context, t admin.TokenID) (admin.None, error) {
 	return admin.None{}, withKind(a.Ledger.RevokeToken(ctx, t.ID, admin.Actor(ctx)))
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Services returns the services that q selects, by host. Errors: admin.ErrNotFound if q names a host
-// and there is no such service.
+// Services returns the services that q selects, by host. Errors: admin.ErrNotFound if q names a
+// host and there is no such service.
 func (a *API) Services(ctx context.Context, q admin.ServiceQuery) ([]admin.Service, error) {
 	out := []admin.Service{}
 	if in := a.Published(); in != nil {

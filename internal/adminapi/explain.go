@@ -15,7 +15,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen/access"
 )
 
-// Explain uses the active configuration. Errors: admin.ErrInvalid for the caller or the path; admin.ErrNotFound for an unknown target, admin.ErrConflict before there is any configuration.
+// Explain uses the active configuration. Errors: admin.ErrInvalid for the caller or the path;
+// admin.ErrNotFound for an unknown target, admin.ErrConflict before there is any configuration.
 func (a *API) Explain(ctx context.Context, r admin.ExplainRequest) (admin.Explanation, error) {
 	c := a.Published()
 	if c == nil {

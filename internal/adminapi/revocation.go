@@ -16,8 +16,8 @@ import (
 
 // Revoke revokes an identity, a workload or a certificate. When it returns, every connected peer
 // refuses it within a second. What was revoked already is no error. Errors: admin.ErrInvalid;
-// admin.ErrNotFound for a workload or serial that is not known, and for an identity that no workload
-// has, which is most likely mistyped, unless it is forced.
+// admin.ErrNotFound for a workload or serial that is not known, and for an identity that no
+// workload has, which is most likely mistyped, unless it is forced.
 func (a *API) Revoke(ctx context.Context, r admin.RevokeRequest) (admin.Revoked, error) {
 	q, err := revocation(ctx, r)
 	if err != nil {

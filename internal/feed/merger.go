@@ -74,8 +74,8 @@ type source[K Key, T any] struct {
 // unlisted is the rank of sources that are not in the list.
 const unlisted = math.MaxInt
 
-// NewMerger returns a merger of sources, in order of precedence. Names are unique. A source that has
-// saved content and is not in the list is removed once all required sources have synced.
+// NewMerger returns a merger of sources, in order of precedence. Names are unique. A source that
+// has saved content and is not in the list is removed once all required sources have synced.
 func NewMerger[K Key, T any](cfg Config[K, T], list []SourceConfig) *Merger[K, T] {
 	m := &Merger[K, T]{
 		cfg:     cfg,

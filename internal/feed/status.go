@@ -99,7 +99,8 @@ func (m *Merger[K, T]) Problems(describe func(T) string) []Problem {
 	return out
 }
 
-// duplicates yields each item that is not used because another one takes precedence, after that one.
+// duplicates yields each item that is not used because another one takes precedence, after that
+// one.
 func (m *Merger[K, T]) duplicates() iter.Seq2[*item[K, T], *item[K, T]] {
 	return func(yield func(used, unused *item[K, T]) bool) {
 		if m.cfg.Union { // all are used together
@@ -188,7 +189,8 @@ func commonProblem[K Key, T any](items []*item[K, T]) Problem {
 	return first.retained(countAndNames(keys) + " removed")
 }
 
-// countAndNames returns "1 item (Thing x) was", or "12 items (Thing a, Thing b, Thing c, ...) were".
+// countAndNames returns "1 item (Thing x) was", or "12 items (Thing a, Thing b, Thing c, ...)
+// were".
 func countAndNames[K Key](keys map[K]time.Time) string {
 	names := make([]string, 0, len(keys))
 	for k := range keys {

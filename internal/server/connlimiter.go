@@ -46,8 +46,8 @@ func collectUnauthenticated(l *connlimit.Listener) func(emitFunc) {
 	}
 }
 
-// limitedTLS is TLS that limits the connections of each workload, and the memory of their incomplete
-// requests. Safe for concurrent use; all fields are immutable.
+// limitedTLS is TLS that limits the connections of each workload, and the memory of their
+// incomplete requests. Safe for concurrent use; all fields are immutable.
 type limitedTLS struct {
 	credentials.TransportCredentials
 	// verify returns the identity of a certificate chain.
@@ -60,8 +60,8 @@ type limitedTLS struct {
 // Reasons of refusals, for the metric.
 const tooManyConnections, tooMuchUnfinished = "connections", "unfinished requests"
 
-// newLimitedTLS returns TLS that allows each workload perWorkload connections. It returns an error if a
-// metric is registered already.
+// newLimitedTLS returns TLS that allows each workload perWorkload connections. It returns an error
+// if a metric is registered already.
 func newLimitedTLS(tls credentials.TransportCredentials, perWorkload int,
 	verify func([]*x509.Certificate, time.Time) (spiffe.ID, error), r prometheus.Registerer,
 	log hclog.Logger) (limitedTLS, error) {
@@ -108,8 +108,8 @@ func (t limitedTLS) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 	return unfinished.NewConn(connlimit.NewConn(conn, leave), budget, exceeded), info, nil
 }
 
-// authenticate returns the identity and the name of the workload of a connection; false if its client
-// has no valid certificate of a workload.
+// authenticate returns the identity and the name of the workload of a connection; false if its
+// client has no valid certificate of a workload.
 func (t limitedTLS) authenticate(info credentials.AuthInfo) (id spiffe.ID, workload string, ok bool) {
 	tls, ok := info.(credentials.TLSInfo)
 	if !ok || len(tls.State.PeerCertificates) == 0 {

@@ -24,8 +24,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds"
 )
 
-// identity is the certificate authority with its parts. Nil: there is none, for nothing listens with
-// TLS. All fields are immutable.
+// identity is the certificate authority with its parts. Nil: there is none, for nothing listens
+// with TLS. All fields are immutable.
 type identity struct {
 	manager     *ca.Manager
 	ledger      *ca.Ledger

@@ -6,8 +6,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds"
 )
 
-// newMCP serves the configuration to other control planes. It returns what the discovery server serves
-// and what the assembler exports; nil: nobody may read.
+// newMCP serves the configuration to other control planes. It returns what the discovery server
+// serves and what the assembler exports; nil: nobody may read.
 func (s *Server) newMCP() (xds.Objects, *push.ExportConfig) {
 	if len(s.cfg.MCP.Readers) == 0 {
 		return nil, nil
