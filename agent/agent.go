@@ -61,7 +61,7 @@ type Agent struct {
 	names  *dns.Table // of the mesh; nil until there is one
 	health *healthReporter
 	prober *probe.Prober
-	dns    *dns.Server // nil: closed; set by open
+	dns    *dns.Server // nil: closed; set by Run
 
 	leaving atomic.Bool // delete the identity at the end
 	ending  atomic.Bool // end Envoy too if it is a unit
@@ -77,7 +77,7 @@ func New(c Config) (*Agent, error) {
 	a := &Agent{settings: c.Settings, sockets: c.Sockets, path: path, log: c.Log.Named("agent"),
 		admin:   envoy.NewAdmin(c.Settings.adminSocket()),
 		scrapes: make(chan struct{}, maxScrapes), notifier: notifier{notify: c.Notify, watchdog: c.Watchdog}}
-	a.health = &healthReporter{report: a.reportHealth, proxy: "the proxy is starting"}
+	a.health = &healthReporter{report: a.reportHealth, proxy: errStarting}
 	a.prober = a.newProber()
 	if err := a.identify(c.Log); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func New(c Config) (*Agent, error) {
 	if a.envoy, err = a.newRunner(c); err != nil {
 		return nil, err
 	}
-	a.ready = newReadiness(a.admin, a.envoy, func() string { return a.relay.Status().Trouble }, a.log)
+	a.ready = newReadiness(a.admin, a.envoy, func() string { return a.relay.Status().Problem }, a.log)
 	return a, nil
 }
 
@@ -159,12 +159,16 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.makeFolders(); err != nil {
 		return diskError("start", err)
 	}
-	ls, err := a.open(ctx, resumed)
-	if err != nil {
+	if err := a.checkPorts(ctx, resumed); err != nil {
 		return err
 	}
+	if a.settings.Ports.DNS > 0 {
+		if a.dns, err = a.listenDNS(ctx); err != nil {
+			return err
+		}
+	}
 	if resumed {
-		a.health.resumed, a.health.proxy, a.ready.result = true, "", nil
+		a.health.resumed, a.health.proxy, a.ready.result = true, nil, nil
 	}
 	a.log.Info("starting", "workload", a.settings.Workload.Name+"."+a.settings.Workload.Namespace,
 		"address", a.settings.Workload.Addresses[0],
@@ -173,7 +177,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		id := a.certs.Identity()
 		a.log.Info("identity", "id", id.ID, "serial", id.Serial(), "ends", id.Leaf().NotAfter)
 	}
-	err = a.runParts(ctx, ls)
+	err = a.runParts(ctx)
 	if a.leaving.Load() {
 		err = errors.Join(err, forget(a.settings.State))
 	}
@@ -196,54 +200,9 @@ func (a *Agent) makeFolders() error {
 	return nil
 }
 
-// listeners are what an agent serves on.
-type listeners struct {
-	status, control, xds net.Listener
-	dns                  *dns.Server
-}
-
-// close closes those that are open.
-func (l *listeners) close() error {
-	var errs []error
-	for _, one := range []net.Listener{l.status, l.control, l.xds} {
-		if one != nil {
-			errs = append(errs, one.Close())
-		}
-	}
-	if l.dns != nil {
-		errs = append(errs, l.dns.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// open opens the listeners. resumed says that Envoy runs already. The caller holds the lock of the
-// state folder.
-func (a *Agent) open(ctx context.Context, resumed bool) (ls *listeners, err error) {
-	ls = &listeners{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, ls.close())
-		}
-	}()
-	if ls.status, err = a.claimPorts(ctx, resumed); err != nil {
-		return ls, err
-	}
-	if ls.control, err = listenUnix(filepath.Join(a.settings.State, agentSocket), 0o600); err != nil {
-		return ls, diskError("start", err)
-	}
-	if ls.xds, err = listenUnix(a.settings.xdsSocket(), a.settings.socketMode()); err != nil {
-		return ls, diskError("start", err)
-	}
-	if a.settings.Ports.DNS > 0 {
-		ls.dns, err = a.listenDNS(ctx)
-	}
-	a.dns = ls.dns
-	return ls, err
-}
-
 // runParts runs all parts. Serving ends when ctx ends or an operator requests it. Then Envoy drains,
 // and the other parts run until it has.
-func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
+func (a *Agent) runParts(ctx context.Context) error {
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	alive, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -275,16 +234,22 @@ func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
 		{Name: "readiness", Run: a.watchReadiness},
 		{Name: "probe", Run: a.prober.Run},
 		{Name: "control plane", Run: a.relay.Run},
-		{Name: "status port", Run: func(c context.Context) error { return a.serveStatus(c, ls.status) }},
-		{Name: "agent socket", Run: func(c context.Context) error { return control.Run(c, ls.control) }},
-		{Name: "xDS socket", Run: func(c context.Context) error { return serveLocal(c, server, ls.xds) }},
+		{Name: "status port", Run: a.serveStatus},
+		{Name: "agent socket", Run: func(c context.Context) error {
+			return serveUnix(c, filepath.Join(a.settings.State, agentSocket), 0o600, control.Run)
+		}},
+		{Name: "xDS socket", Run: func(c context.Context) error {
+			return serveUnix(c, a.settings.xdsSocket(), a.settings.socketMode(), func(c context.Context, l net.Listener) error {
+				return serveLocal(c, server, l)
+			})
+		}},
 	}
 	if a.certs != nil {
 		a.secrets.Register(server)
 		parts = append(parts, task.Part{Name: "identity", Run: a.certs.Run})
 	}
-	if ls.dns != nil {
-		parts = append(parts, task.Part{Name: "DNS", Run: ls.dns.Run})
+	if a.dns != nil {
+		parts = append(parts, task.Part{Name: "DNS", Run: a.dns.Run})
 	}
 	return task.Run(alive, parts...)
 }
@@ -311,7 +276,6 @@ const stopMargin = envoy.KillAfter + 5*time.Second
 // leaveEndpoints removes the workload from the endpoints, and gives callers and load balancers time
 // to notice.
 func (a *Agent) leaveEndpoints(ctx context.Context) {
-	a.ready.drain()
 	a.health.end()
 	a.log.Info("leaving the endpoints", "wait", a.settings.Drain.leave())
 	task.Sleep(ctx, a.settings.Drain.leave())

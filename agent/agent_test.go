@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -423,4 +424,10 @@ func TestAdminInterface(t *testing.T) {
 		t.Error("Envoy's admin interface can be reached at port 15000")
 		conn.Close()
 	}
+}
+
+// hostPort splits an address.
+func hostPort(address string) (host string, port uint32, err error) {
+	at, err := netip.ParseAddrPort(address)
+	return at.Addr().String(), uint32(at.Port()), err
 }

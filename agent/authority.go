@@ -27,7 +27,6 @@ const askTimeout = 15 * time.Second
 type RefusedError struct {
 	// Address is that of the control plane.
 	Address string
-	Code    codes.Code
 	// Text is its reason.
 	Text string
 	// Todo says what to do; it may be empty.
@@ -48,8 +47,6 @@ type certificateRequest struct {
 	token string // of a join; empty: the connection's certificate authenticates the request
 	name  string // of the workload
 	group string // that a join is for, "namespace/name"; empty: not a join
-	// replace allows a join to replace a live machine of this name.
-	replace bool
 }
 
 // authority requests certificates from control planes.
@@ -127,9 +124,6 @@ func (q certificateRequest) metadata() *structpb.Struct {
 			fields[name] = structpb.NewStringValue(value)
 		}
 	}
-	if q.replace {
-		fields["Replace"] = structpb.NewBoolValue(true)
-	}
 	return &structpb.Struct{Fields: fields}
 }
 
@@ -139,12 +133,9 @@ func refusal(address string, err error) error {
 	if s == nil {
 		return fmt.Errorf("control plane %s: %w", address, err)
 	}
-	r := &RefusedError{Address: address, Code: s.Code(), Text: strings.TrimSpace(s.Message())}
+	r := &RefusedError{Address: address, Text: strings.TrimSpace(s.Message())}
 	switch s.Code() {
 	case codes.PermissionDenied:
-	case codes.AlreadyExists:
-		r.Todo = "the token was not used: add --name NAME to the line, " +
-			"or --replace when this machine is to take the place of that one"
 	case codes.Unauthenticated:
 		if !strings.Contains(r.Text, "ashorectl join-token create") { // it is not logged twice
 			r.Todo = "a new line is made by \"ashorectl join-token create\""

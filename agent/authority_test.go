@@ -62,7 +62,7 @@ func (m *mesh) intermediate(t testing.TB) *ca.Signer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := ca.NewSigner(cert, key, nil, m.root.Cert, now)
+	s, err := ca.NewSigner(cert, key, nil, ca.NewBundle(m.root.Cert), now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,14 +79,14 @@ func must[T any](v T, err error) T {
 // server is a certificate for a control plane; edit makes it another one.
 func (m *mesh) server(t testing.TB, edit func(*x509.Certificate)) *tls.Certificate {
 	t.Helper()
-	key := must(newKey())
+	key := ca.NewKey()
 	now := time.Now()
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(now.UnixNano()), NotBefore: now.Add(-time.Minute), NotAfter: now.Add(time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth,
 			x509.ExtKeyUsageClientAuth},
 		URIs: []*url.URL{{Scheme: "spiffe", Host: m.trustDomain,
-			Path: controlPlanePath}}, DNSNames: []string{"localhost"},
+			Path: "/ashore/control-plane"}}, DNSNames: []string{"localhost"},
 	}
 	if edit != nil {
 		edit(c)
@@ -118,7 +118,7 @@ func (m *mesh) issue(t testing.TB, id spiffe.ID, csr []byte, life time.Duration)
 // identity is one without a control plane.
 func (m *mesh) identity(t testing.TB, id spiffe.ID, life time.Duration) *Identity {
 	t.Helper()
-	key := must(newKey())
+	key := ca.NewKey()
 	out, err := parseAnswer(key, m.issue(t, id, must(newRequest(key)), life))
 	if err != nil {
 		t.Fatal(err)

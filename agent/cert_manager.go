@@ -106,15 +106,15 @@ func (m *CertManager) SetRoots(pems []string) error {
 	m.saving.Lock()
 	defer m.saving.Unlock()
 	id := m.Identity()
-	if sameCertificates(id.Roots, roots) {
+	if id.Roots.ID == roots.ID {
 		return nil
 	}
-	next := id.withRoots(roots)
-	if err := m.store.save(next, m.Joined()); err != nil {
+	next := *id
+	next.Roots = roots
+	if err := m.replace(&next, m.Joined()); err != nil {
 		return err
 	}
-	m.replace(next, m.Joined())
-	m.log.Info("the mesh's roots changed", "roots", len(roots), "before", len(id.Roots))
+	m.log.Info("the mesh's roots changed", "roots", len(roots.Roots), "before", len(id.Roots.Roots))
 	if err := next.rooted(); err != nil {
 		m.log.Error("the root of this workload's certificate was removed from the mesh: a new certificate is requested; "+
 			"join again if that does not help", "error", err)
@@ -133,21 +133,26 @@ const refusedPause = time.Minute
 func (m *CertManager) Refused() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.renewal.Trouble != nil || m.clock().Sub(m.joined.Renewed) < refusedPause {
+	if m.renewal.Err != nil || m.clock().Sub(m.joined.Renewed) < refusedPause {
 		return
 	}
 	m.log.Info("a control plane does not accept the certificate: a new one is requested", "serial", m.id.Serial())
 	task.Poke(m.now)
 }
 
-// replace makes an identity that is on disk the latest one.
-func (m *CertManager) replace(id *Identity, j Joined) {
+// replace stores an identity and makes it the latest one. m.saving is held.
+func (m *CertManager) replace(id *Identity, j Joined) error {
+	if err := m.store.save(id, j); err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if id.Leaf() != m.id.Leaf() {
+		m.renewal.Count++
 		task.Poke(m.renewed)
 	}
 	m.id, m.joined = id, j
 	close(m.changed)
 	m.changed = make(chan struct{})
+	return nil
 }

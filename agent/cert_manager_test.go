@@ -16,8 +16,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc/codes"
-
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/testlog"
@@ -126,7 +124,7 @@ func TestRenewal(t *testing.T) {
 				t.Errorf("on disk %v, %v, %v", on, joined, err)
 			}
 		}
-		if n := k.Renewal(); n.Count != 5 || n.Trouble != nil {
+		if n := k.Renewal(); n.Count != 5 || n.Err != nil {
 			t.Errorf("renewal %+v", n)
 		}
 	})
@@ -134,7 +132,7 @@ func TestRenewal(t *testing.T) {
 
 // While the control plane is away it is tried again, ever less often and with the same key, and the
 // old certificate stays; also after its end, for the control plane may still know the key.
-func TestRenewalTrouble(t *testing.T) {
+func TestRenewalProblem(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, "cluster.local")
@@ -144,20 +142,20 @@ func TestRenewalTrouble(t *testing.T) {
 		first := k.Identity()
 		asked := answers(t, k, m, life, func() error {
 			if time.Now().Before(back) {
-				return &RefusedError{Address: "a:1", Code: codes.PermissionDenied, Text: "no"}
+				return &RefusedError{Address: "a:1", Text: "no"}
 			}
 			return nil
 		})
 		end := keeping(t, k)
 		time.Sleep(23 * time.Hour)
 		synctest.Wait()
-		if n := k.Renewal(); n.Tries < 20 || n.Trouble == nil || k.Identity() != first {
+		if n := k.Renewal(); n.Tries < 20 || n.Err == nil || k.Identity() != first {
 			t.Errorf("renewal %+v, identity changed: %v", n, k.Identity() != first)
 		}
 		time.Sleep(8 * time.Hour)
 		synctest.Wait()
 		end()
-		if n := k.Renewal(); n.Trouble != nil || n.Tries != 0 || n.Count != 1 || k.Identity() == first {
+		if n := k.Renewal(); n.Err != nil || n.Tries != 0 || n.Count != 1 || k.Identity() == first {
 			t.Errorf("after the control plane is back: %+v", n)
 		}
 		times := asked()
@@ -278,17 +276,17 @@ func TestSetRoots(t *testing.T) {
 	default:
 	}
 	id, _, err := k.store.load()
-	if err != nil || !sameCertificates(id.Roots, []*x509.Certificate{m.root.Cert, other.root.Cert}) ||
+	if err != nil || id.Roots.ID != ca.NewBundle(m.root.Cert, other.root.Cert).ID ||
 		id.Serial() != before.Serial() {
 		t.Errorf("on disk: %v, %v", id, err)
 	}
 	// With both roots a server below the other one is accepted.
 	check := &serverCheck{roots: k.Identity().Roots, trustDomain: "cluster.local", now: time.Now}
-	if _, err := check.verify(parse(t, other.server(t, nil).Certificate)); err != nil {
+	if err := check.verify(parse(t, other.server(t, nil).Certificate)); err != nil {
 		t.Errorf("a control plane below the new root: %v", err)
 	}
 	check.trustDomain = "else.example"
-	if _, err := check.verify(parse(t, other.server(t, nil).Certificate)); err == nil ||
+	if err := check.verify(parse(t, other.server(t, nil).Certificate)); err == nil ||
 		!strings.Contains(err.Error(), "belongs to else.example") {
 		t.Errorf("a control plane of another trust domain: %v", err)
 	}
@@ -315,12 +313,12 @@ func TestRootTakenOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if len(asked()) != 1 || !sameCertificates(k.Identity().Roots, []*x509.Certificate{next.root.Cert}) {
+		if len(asked()) != 1 || k.Identity().Roots.ID != ca.NewBundle(next.root.Cert).ID {
 			t.Errorf("%d requests, roots %v", len(asked()), k.Identity().Roots)
 		}
 		again := manager(t, k.store.dir)
 		r := &Report{}
-		reportKept(r, again.Identity(), again.Joined(), again.Renewal(), time.Now())
+		reportIdentity(r, again.Identity(), again.Joined(), again.Renewal(), time.Now())
 		if r.Lines[1].State != stateBad || !strings.Contains(r.Lines[1].Text,
 			"its root is not one of the mesh any more") || todos(r)[0] != "join again" {
 			t.Errorf("status %+v", r)
@@ -381,7 +379,7 @@ func TestKillPoints(t *testing.T) {
 		"half of the roots": func(s store) error {
 			return os.WriteFile(filepath.Join(s.dir, ".roots.pem.new-1"), []byte("half"), 0o600)
 		},
-		"the roots, no more": func(s store) error { return s.write(rootsFile, ca.EncodeCertificates(next.Roots...)) },
+		"the roots, no more": func(s store) error { return s.write(rootsFile, next.Roots.PEM()) },
 		"half of the identity": func(s store) error {
 			return os.WriteFile(filepath.Join(s.dir, ".identity.pem.new-1"), []byte("half"), 0o600)
 		},
@@ -429,7 +427,7 @@ func TestLoadBroken(t *testing.T) {
 		{"only a key", identityFile, key, `identity.pem: the block "ASHORE JOINED" does not follow the key`},
 		{"half a chain", identityFile, strings.TrimSuffix(text, string(ca.EncodeCertificates(id.Chain...))),
 			"identity.pem: it holds no PEM block"},
-		{"no roots", rootsFile, "", "roots.pem: there is no root certificate in it"},
+		{"no roots", rootsFile, "", "roots.pem: it holds no PEM block of a certificate"},
 		{"no group", identityFile, joinedAs("{"), `identity.pem: "ASHORE JOINED": `},
 		{"a form to come", identityFile, joinedAs(`{"v":2}`), "identity.pem: its form is 2, this agent knows 1"},
 	} {

@@ -117,20 +117,16 @@ func (m *CertManager) take(next *Identity, now time.Time) error {
 	}
 	joined := m.Joined()
 	joined.Renewed = now
-	if err := m.store.save(next, joined); err != nil {
+	if err := m.replace(next, joined); err != nil {
 		return err
 	}
-	m.mu.Lock()
-	m.renewal.Count++
-	m.mu.Unlock()
-	m.replace(next, joined)
 	m.log.Info("certificate renewed", "serial", next.Serial(), "ends", next.Leaf().NotAfter)
 	return m.store.forgetKey()
 }
 
 // checkValidNow returns an error if a new certificate is not valid by this machine's clock.
 func checkValidNow(id *Identity, now time.Time) error {
-	if text := clockTrouble(id.Chain, now); text != "" {
+	if text := clockProblem(id.Chain, now); text != "" {
 		return serverError("%s", text)
 	}
 	return nil
@@ -140,14 +136,14 @@ func checkValidNow(id *Identity, now time.Time) error {
 func (m *CertManager) note(err error) {
 	if err == nil {
 		m.mu.Lock()
-		m.renewal.Trouble, m.renewal.Tries = nil, 0
+		m.renewal.Err, m.renewal.Tries = nil, 0
 		m.mu.Unlock()
 		m.plan(m.clock(), false)
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.renewal.Trouble = err
+	m.renewal.Err = err
 	m.renewal.Tries++
 	from, end := m.span()
 	now := m.clock()
@@ -171,8 +167,8 @@ func (m *CertManager) note(err error) {
 type Renewal struct {
 	// Due is when the next attempt is made.
 	Due time.Time
-	// Trouble is why the last attempt failed; nil if it succeeded.
-	Trouble error
+	// Err is why the last attempt failed; nil if it succeeded.
+	Err error
 	// Tries counts the failed attempts since the last renewal. Count counts the renewals since the
 	// agent started.
 	Tries int

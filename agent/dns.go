@@ -64,9 +64,9 @@ func (a *Agent) reportDNS(r *Report) {
 	}
 	s := a.dns.State()
 	at := a.dns.Addresses()[0]
-	if s.Trouble != "" {
+	if s.Problem != "" {
 		r.warn("dns", "make the DNS servers of /etc/resolv.conf reachable, or set dns.servers",
-			"%s, names of the mesh: %d; other names are forwarded to %v: %s", at, s.Names, s.Servers, s.Trouble)
+			"%s, names of the mesh: %d; other names are forwarded to %v: %s", at, s.Names, s.Servers, s.Problem)
 		return
 	}
 	r.ok("dns", "%s, names of the mesh: %d; other names are forwarded to %v", at, s.Names, s.Servers)

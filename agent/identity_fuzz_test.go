@@ -11,7 +11,7 @@ import (
 // taken has roots, and authorities alone.
 func FuzzAnswer(f *testing.F) {
 	m := newMesh(f, "cluster.local")
-	key := must(newKey())
+	key := ca.NewKey()
 	chain := m.issue(f, web(), must(newRequest(key)), time.Hour)
 	f.Add(chain[0], chain[1], chain[2])
 	f.Add(chain[0], "", chain[2])
@@ -19,12 +19,12 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(chain[0][:200], chain[1], chain[2])
 	f.Fuzz(func(t *testing.T, leaf, between, roots string) {
 		if bundle, err := parseRoots([]string{roots, between}); err == nil {
-			for _, c := range bundle {
+			for _, c := range bundle.Roots {
 				if !c.IsCA {
 					t.Fatal("a root that is no authority")
 				}
 			}
-			if len(bundle) == 0 {
+			if len(bundle.Roots) == 0 {
 				t.Fatal("an empty bundle")
 			}
 		}

@@ -115,7 +115,7 @@ func readSmall(path string) ([]byte, error) {
 func (s store) save(id *Identity, j Joined) error {
 	text, err := encodeIdentity(id, j)
 	if err == nil {
-		err = s.write(rootsFile, ca.EncodeCertificates(id.Roots...))
+		err = s.write(rootsFile, id.Roots.PEM())
 	}
 	if err == nil {
 		err = s.write(identityFile, text)
@@ -166,10 +166,7 @@ func (s store) nextKey() (crypto.Signer, error) {
 			return key, nil
 		} // replace an unreadable one
 	}
-	key, err := newKey()
-	if err != nil {
-		return nil, err
-	}
+	key := ca.NewKey()
 	text, err := ca.EncodeKey(key)
 	if err != nil {
 		return nil, err

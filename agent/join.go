@@ -15,6 +15,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/internal/dnsname"
 	"github.com/ashore-mesh/ashore/internal/task"
@@ -35,9 +36,7 @@ type JoinConfig struct {
 	Hash string
 	// Token is the one-time token.
 	Token string
-	// Replace allows it to replace a live machine of its name.
-	Replace bool
-	Log     hclog.Logger
+	Log   hclog.Logger
 }
 
 // JoinResult is the result of Join.
@@ -82,8 +81,8 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	if err := s.FindAddress(ctx); err != nil {
 		return nil, err
 	}
-	id, err := c.ask(ctx, certificateRequest{key: key, token: c.Token, name: s.Workload.Name, group: c.Group,
-		replace: c.Replace}, s.own(), disk.former())
+	id, err := c.ask(ctx, certificateRequest{key: key, token: c.Token, name: s.Workload.Name, group: c.Group},
+		s.own(), disk.former())
 	if err != nil {
 		return nil, err
 	}
@@ -146,26 +145,17 @@ func (c *JoinConfig) Prepare() error {
 
 // ask requests the certificate. It asks an overloaded control plane again: with the same key a token
 // gives the same answer. own is the workload's address. former is the certificate of an earlier join,
-// or nil. It proves that the name is this machine's.
+// or empty. It proves that the name is this machine's.
 func (c *JoinConfig) ask(ctx context.Context, q certificateRequest, own netip.Addr,
 	former *tls.Certificate) (*Identity, error) {
-	var trustDomain string
+	check := &serverCheck{hash: c.Hash, now: time.Now}
 	a := &authority{addresses: c.Settings.XDS.Addresses, own: own, config: func() *tls.Config {
-		check := &serverCheck{hash: c.Hash, now: time.Now}
-		cfg := check.config(nil)
-		if former != nil {
-			cfg.Certificates = []tls.Certificate{*former}
-		}
-		cfg.VerifyConnection = func(s tls.ConnectionState) (err error) {
-			trustDomain, err = check.verify(s.PeerCertificates)
-			return err
-		}
-		return cfg
+		return check.config(func() *tls.Certificate { return former })
 	}}
 	for n := 1; ; n++ {
 		id, err := a.ask(ctx, q)
 		if err == nil {
-			return id, c.verifyIdentity(id, trustDomain)
+			return id, c.verifyIdentity(id)
 		}
 		if !busyAnswer(err) || n == joinTries {
 			return nil, err
@@ -178,17 +168,9 @@ func (c *JoinConfig) ask(ctx context.Context, q certificateRequest, own netip.Ad
 	}
 }
 
-// verifyIdentity checks that an identity is the requested one.
-func (c *JoinConfig) verifyIdentity(id *Identity, trustDomain string) error {
-	namespace, _, _ := strings.Cut(c.Group, "/")
-	switch {
-	case id.ID.TrustDomain != trustDomain:
-		return fmt.Errorf("the control plane of %s gave a certificate of the trust domain %s; see its setting "+
-			"mesh.trustDomain", trustDomain, id.ID.TrustDomain)
-	case id.ID.Namespace != namespace:
-		return fmt.Errorf("the control plane gave a certificate for %s, and the group %s is of another namespace: the "+
-			"token is for another group", id.ID, c.Group)
-	case !c.sameMesh(id):
+// verifyIdentity checks that an identity is of the mesh of the join command, and valid now.
+func (c *JoinConfig) verifyIdentity(id *Identity) error {
+	if !c.sameMesh(id) {
 		return fmt.Errorf("the roots that the control plane gave are without the one of the join line, %s: make a new "+
 			"line with \"ashorectl join-token create\"", c.Hash)
 	}
@@ -197,9 +179,7 @@ func (c *JoinConfig) verifyIdentity(id *Identity, trustDomain string) error {
 
 // busyAnswer reports whether a control plane was reached and is overloaded.
 func busyAnswer(err error) bool {
-	s := statusOf(err)
-	return s != nil && slices.Contains([]codes.Code{codes.ResourceExhausted, codes.Unavailable, codes.Aborted},
-		s.Code())
+	return slices.Contains([]codes.Code{codes.ResourceExhausted, codes.Unavailable, codes.Aborted}, status.Code(err))
 }
 
 // checkToken checks the form of a token. Its errors do not quote the token.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -25,9 +26,9 @@ func ReadSettings(file string, s *Settings) (*strictyaml.Places, error) {
 	return strictyaml.Decode(file, data, s)
 }
 
-// Kept returns the settings of a workload that has joined, before Complete: those that it joined
+// SavedSettings returns the settings of a workload that has joined, before Complete: those that it joined
 // with and, if units run it, the operator's on top.
-func Kept(state string) (Settings, error) {
+func SavedSettings(state string) (Settings, error) {
 	files := []string{JoinedSettings(state)}
 	if filepath.Dir(state) == PackagedState {
 		files = append(files, OperatorSettings)
@@ -48,10 +49,16 @@ func saveSettings(s, base *Settings) error {
 		d := Default()
 		base = &d
 	}
-	doc, err := s.changes(base)
+	doc, err := s.document()
 	if err != nil {
 		return err
 	}
+	theirs, err := base.document()
+	if err != nil {
+		return err
+	}
+	subtract(doc, theirs)
+	delete(doc, "state")
 	text, err := yaml.Marshal(doc)
 	if err != nil {
 		return fmt.Errorf("encode the settings: %w", err)
@@ -63,22 +70,8 @@ func saveSettings(s, base *Settings) error {
 	return nil
 }
 
-// changes returns the settings that differ from base, as a document, without the state folder.
-func (s *Settings) changes(base *Settings) (map[string]any, error) {
-	mine, err := document(s)
-	if err != nil {
-		return nil, err
-	}
-	theirs, err := document(base)
-	if err != nil {
-		return nil, err
-	}
-	out := subtract(mine, theirs)
-	delete(out, "state")
-	return out, nil
-}
-
-func document(s *Settings) (map[string]any, error) {
+// document returns the settings as YAML has them.
+func (s *Settings) document() (map[string]any, error) {
 	text, err := yaml.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("encode the settings: %w", err)
@@ -90,77 +83,54 @@ func document(s *Settings) (map[string]any, error) {
 	return out, nil
 }
 
-// subtract returns a without what is equal in b.
-func subtract(a, b map[string]any) map[string]any {
-	out := map[string]any{}
-	for k, v := range a {
+// subtract removes from a what is equal in b.
+func subtract(a, b map[string]any) {
+	maps.DeleteFunc(a, func(k string, v any) bool {
 		inner, isMap := v.(map[string]any)
 		other, same := b[k].(map[string]any)
-		switch {
-		case isMap && same:
-			if d := subtract(inner, other); len(d) > 0 {
-				out[k] = d
-			}
-		case !reflect.DeepEqual(v, b[k]):
-			out[k] = v
+		if isMap && same {
+			subtract(inner, other)
+			return len(inner) == 0
 		}
-	}
-	return out
+		return reflect.DeepEqual(v, b[k])
+	})
 }
 
-// AllJoined returns the state folders of the workloads of this machine that have joined.
-func AllJoined() ([]string, error) {
+// FindJoined returns the state folders of all workloads of this machine that have joined, and the one
+// of MainLink, or the only one. It is an error if there is none, or if the choice is ambiguous.
+func FindJoined() (state string, all []string, err error) {
 	base, err := stateBase(false)
 	if err != nil {
-		return nil, err
-	}
-	return allJoined(base)
-}
-
-func allJoined(base string) ([]string, error) {
-	found, err := filepath.Glob(filepath.Join(base, "*", identityFile))
-	if err != nil {
-		return nil, err
-	}
-	var dirs []string
-	for _, path := range found {
-		if dir := filepath.Dir(path); filepath.Base(dir) != MainLink {
-			dirs = append(dirs, dir)
-		}
-	}
-	return dirs, nil
-}
-
-// FindJoined returns the only state folder of AllJoined, or of several that of MainLink. It is an
-// error if there is none, or if the choice is ambiguous.
-func FindJoined() (string, error) {
-	base, err := stateBase(false)
-	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	return findJoined(base)
 }
 
-func findJoined(base string) (string, error) {
-	dirs, err := allJoined(base)
+func findJoined(base string) (state string, all []string, err error) {
+	found, err := filepath.Glob(filepath.Join(base, "*", identityFile))
 	if err != nil {
-		return "", err
+		return "", nil, err
+	}
+	for _, path := range found {
+		if dir := filepath.Dir(path); filepath.Base(dir) != MainLink {
+			all = append(all, dir)
+		}
 	}
 	main, err := os.Readlink(filepath.Join(base, MainLink))
-	if main = filepath.Join(base, main); err == nil && slices.Contains(dirs, main) {
-		return main, nil
+	if main = filepath.Join(base, main); err == nil && slices.Contains(all, main) {
+		return main, all, nil
 	}
-	switch len(dirs) {
+	switch len(all) {
 	case 1:
-		return dirs[0], nil
+		return all[0], all, nil
 	case 0:
 		if _, err := os.ReadDir(base); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("look for workloads that have joined: %w; run this as the agent's user, or name its "+
+			return "", nil, fmt.Errorf("look for workloads that have joined: %w; run this as the agent's user, or name its "+
 				"folder (--state)", err)
 		}
-		return "", fmt.Errorf("below %s: %w; when it joined with another folder, name that (--state)", base,
+		return "", nil, fmt.Errorf("below %s: %w; when it joined with another folder, name that (--state)", base,
 			ErrNoIdentity)
 	}
-	return "", fmt.Errorf("several workloads of this machine have joined: say which one by --state: %s",
-		strings.Join(dirs, ", "))
+	return "", all, fmt.Errorf("several workloads of this machine have joined: say which one by --state: %s",
+		strings.Join(all, ", "))
 }

@@ -45,29 +45,21 @@ func (e *Envoy) Program(ctx context.Context) (string, error) {
 // moment after it.
 const portRetryTime = 2 * time.Second
 
-// claimPorts opens the status port and, unless Envoy runs already, makes sure that the ports that
-// it will open are free: Envoy's own message would name neither the setting nor what to do.
-func (a *Agent) claimPorts(ctx context.Context, resumed bool) (net.Listener, error) {
+// checkPorts makes sure that the ports are free that the agent and Envoy will open, unless Envoy
+// runs already: Envoy's own message would name neither the setting nor what to do.
+func (a *Agent) checkPorts(ctx context.Context, resumed bool) error {
 	s := a.settings
-	if err := CheckAddress(ctx, &s); err != nil {
-		return nil, err
+	err := CheckAddress(ctx, &s)
+	if err != nil || resumed {
+		return err
 	}
 	s.Ports.DNS = 0 // the service manager may have opened it for this agent
-	for end := time.Now().Add(portRetryTime); !resumed; {
+	for end := time.Now().Add(portRetryTime); ; {
 		err := PortsFree(&s, machine.PortOwner)
-		if err == nil {
-			break
-		}
-		if time.Now().After(end) || !task.Sleep(ctx, 50*time.Millisecond) {
-			return nil, err
+		if err == nil || time.Now().After(end) || !task.Sleep(ctx, 50*time.Millisecond) {
+			return err
 		}
 	}
-	var c net.ListenConfig
-	l, err := c.Listen(ctx, "tcp", s.at(statusPort))
-	if err != nil {
-		return nil, fmt.Errorf("open the status port: %w", err)
-	}
-	return l, nil
 }
 
 // PortsFree returns an error for each address of s.listens that a program has. owner finds that

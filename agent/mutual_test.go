@@ -106,7 +106,7 @@ func ownSettings(t *testing.T, state string, edit func(*Settings)) Settings {
 // presents.
 func hello(at string, mine *Identity, roots *Identity) (serial string, err error) {
 	// the chain is looked at by the caller: workloads have no names
-	cfg := &tls.Config{InsecureSkipVerify: true, RootCAs: pool(roots.Roots)}
+	cfg := &tls.Config{InsecureSkipVerify: true, RootCAs: roots.Roots.Pool()}
 	if mine != nil {
 		cfg.Certificates = []tls.Certificate{*mine.Certificate()}
 	}

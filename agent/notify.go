@@ -34,9 +34,9 @@ func (n *notifier) stopping(most time.Duration) {
 }
 
 // notify reports the result of a check of Envoy, and that the agent is alive.
-func (a *Agent) notify(trouble error, since time.Duration) {
+func (a *Agent) notify(problem error, since time.Duration) {
 	n := &a.notifier
-	if !n.started && (trouble == nil || since >= startupWait) {
+	if !n.started && (problem == nil || since >= startupWait) {
 		n.started = true
 		n.send(sdnotify.Ready)
 	}

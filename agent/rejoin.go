@@ -3,10 +3,14 @@ package agent
 import (
 	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/ashore-mesh/ashore/ca"
 )
 
 // joinedBefore returns the result for a workload that joined by the same command before; nil if it
@@ -43,12 +47,12 @@ func (c *JoinConfig) joinedBefore(s Settings, pid int) (*JoinResult, error) {
 	return nil, nil
 }
 
-// former returns the certificate of an earlier join; nil if none can be read. It is presented only
+// former returns the certificate of an earlier join; empty if none can be read. It is presented only
 // to a control plane that was verified.
 func (s store) former() *tls.Certificate {
 	id, _, err := s.load()
 	if err != nil {
-		return nil // a join does not need it
+		return &tls.Certificate{} // a join does not need it
 	}
 	return id.Certificate()
 }
@@ -60,13 +64,6 @@ func tokenHash(token string) string {
 
 // sameMesh reports whether an identity belongs to the mesh of the join command.
 func (c *JoinConfig) sameMesh(id *Identity) bool {
-	if id.rooted() != nil {
-		return false
-	}
-	for _, r := range id.Roots {
-		if hashOf(r) == c.Hash {
-			return true
-		}
-	}
-	return false
+	named := func(root *x509.Certificate) bool { return ca.RootID(root) == c.Hash }
+	return id.rooted() == nil && slices.ContainsFunc(id.Roots.Roots, named)
 }

@@ -64,17 +64,9 @@ func (r *Report) bad(name, todo, format string, args ...any) {
 
 // line adds a line.
 func (r *Report) line(name, state, todo, format string, args ...any) {
-	r.Lines = append(r.Lines, Line{name, state, oneLine(fmt.Sprintf(format, args...)), todo})
+	lines := strings.FieldsFunc(fmt.Sprintf(format, args...), func(c rune) bool { return c == '\n' })
+	r.Lines = append(r.Lines, Line{name, state, strings.Join(lines, "; "), todo})
 	r.Well = !slices.ContainsFunc(r.Lines, func(l Line) bool { return l.State != stateOK })
-}
-
-// oneLine joins the lines of a text.
-func oneLine(text string) string {
-	lines := strings.FieldsFunc(text, func(c rune) bool { return c == '\n' })
-	for i := range lines {
-		lines[i] = strings.TrimSpace(lines[i])
-	}
-	return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return l == "" }), "; ")
 }
 
 // Add adds a line: it is "bad" if there is a todo, else "ok".
@@ -106,12 +98,16 @@ func (a *Agent) Report(ctx context.Context) *Report { return a.report(ctx, a.rel
 func (a *Agent) report(ctx context.Context, link relay.Status) *Report {
 	now := time.Now()
 	r := &Report{PID: os.Getpid(), Link: &link, Version: build.Read().String()}
-	a.reportIdentity(r, now)
+	if a.certs == nil {
+		r.ok("identity", "none: this agent runs with --dev, in plaintext")
+	} else {
+		reportIdentity(r, a.certs.Identity(), a.certs.Joined(), a.certs.Renewal(), now)
+	}
 	r.ok("agent", "process %d, version %s", r.PID, r.Version)
 	if link.Connected != "" {
 		r.ok(linkLine, "%s since %s ago", link.Connected, span(now.Sub(link.Since)))
 	} else {
-		r.bad(linkLine, "", "none since %s: %s", span(now.Sub(link.Since)), link.Trouble)
+		r.bad(linkLine, "", "none since %s: %s", span(now.Sub(link.Since)), link.Problem)
 	}
 	a.reportEnvoy(ctx, r)
 	a.reportInterception(r)
@@ -164,7 +160,7 @@ func OfflineReport(state string) *Report {
 		todo = "join again: paste here a new line " + joinLine
 		r.bad("identity", "", "%v", err)
 	default:
-		reportKept(r, id, j, Renewal{}, time.Now())
+		reportIdentity(r, id, j, Renewal{}, time.Now())
 	}
 	r.bad("agent", todo, "the agent does not run; its log says why (journalctl -u 'ashore-agent*')")
 	if _, err := os.Stat(state); !errors.Is(err, fs.ErrNotExist) {

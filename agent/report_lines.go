@@ -9,19 +9,12 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/agent/envoy"
+	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-func (a *Agent) reportIdentity(r *Report, now time.Time) {
-	if a.certs == nil {
-		r.ok("identity", "none: this agent runs with --dev, in plaintext")
-		return
-	}
-	reportKept(r, a.certs.Identity(), a.certs.Joined(), a.certs.Renewal(), now)
-}
-
-// reportKept adds three lines about an identity.
-func reportKept(r *Report, id *Identity, j Joined, n Renewal, now time.Time) {
+// reportIdentity adds three lines about an identity.
+func reportIdentity(r *Report, id *Identity, j Joined, n Renewal, now time.Time) {
 	leaf := id.Leaf()
 	r.Identity, r.Serial, r.Ends = id.ID.String(), id.Serial(), leaf.NotAfter
 	r.ok("identity", "%s, joined %s ago from the group %s", id.ID, span(now.Sub(j.At)), j.Group)
@@ -30,55 +23,42 @@ func reportKept(r *Report, id *Identity, j Joined, n Renewal, now time.Time) {
 	if left <= 0 {
 		ends = "ended " + span(-left) + " ago"
 	}
-	if n.Trouble != nil {
-		renewal = fmt.Sprintf("not renewed, tries %d: %s", n.Tries, oneLine(n.Trouble.Error()))
+	if n.Err != nil {
+		renewal = fmt.Sprintf("not renewed, tries %d: %v", n.Tries, n.Err)
 	} else if !n.Due.IsZero() {
 		renewal += ", the next time in " + span(max(n.Due.Sub(now), 0))
 	}
+	_, refused := errors.AsType[*RefusedError](n.Err)
 	state, todo := stateBad, ""
 	switch {
 	case id.rooted() != nil:
 		renewal, todo = "its root is not one of the mesh any more; "+renewal, "join again"
 	case now.Before(leaf.NotBefore):
 		ends, todo = "begins in "+span(leaf.NotBefore.Sub(now))+" by this machine's clock", todoClock
-	case n.refused():
+	case refused:
 		todo = "do what the answer says; or join again, by a new line of \"ashorectl join-token create\""
 	case left <= 0:
 		todo = "let the agent run and make a control plane reachable: it renews a certificate up to 7 days after its end, " +
 			"unless ca.grace there says otherwise; else join again"
-	case n.Trouble != nil && left < id.Life()/4:
+	case n.Err != nil && left < leaf.NotAfter.Sub(leaf.NotBefore)/4:
 		todo = "make the control plane reachable before the certificate ends; or join again"
-	case n.Trouble != nil:
+	case n.Err != nil:
 		state = stateWarn
 	default:
 		state = stateOK
 	}
 	r.line("certificate", state, todo, "%s %s, %s", id.Serial(), ends, renewal)
 	var hashes []string
-	state, todo = stateOK, ""
-	for _, c := range id.Roots {
-		text := hashOf(c)[:len(hashPrefix)+12] + "…"
-		if now.After(c.NotAfter) {
-			text += " (ended)"
-		} else if now.AddDate(0, 0, 30).After(c.NotAfter) {
-			text += " (ends in " + span(c.NotAfter.Sub(now)) + ")"
-			state, todo = stateWarn, "rotate the mesh's root: ashorectl ca rotate"
-		}
-		hashes = append(hashes, text)
+	for _, c := range id.Roots.Roots {
+		hashes = append(hashes, ca.RootID(c)[:len(hashPrefix)+12]+"…")
 	}
-	r.line("roots", state, todo, "%d: %s", len(hashes), strings.Join(hashes, ", "))
-}
-
-// refused reports whether a control plane refused to renew the certificate.
-func (n Renewal) refused() bool {
-	_, ok := errors.AsType[*RefusedError](n.Trouble)
-	return ok
+	r.ok("roots", "%d: %s", len(hashes), strings.Join(hashes, ", "))
 }
 
 func (a *Agent) reportEnvoy(ctx context.Context, r *Report) {
 	info, infoErr := a.admin.ServerInfo(ctx)
 	release := envoy.Release(info.GetVersion())
-	readyErr := a.ready.state()
+	readyErr := a.health.ready()
 	state := a.envoy.State()
 	restarts, waiting := max(state.Runs-1, 0), ""
 	if state.Waiting != "" {
@@ -87,7 +67,7 @@ func (a *Agent) reportEnvoy(ctx context.Context, r *Report) {
 	switch {
 	case infoErr != nil:
 		r.bad("envoy", "see its log: "+a.path+" has to be Envoy for this machine, and its ports free",
-			"does not answer, restarts %d: %s", restarts, cmp.Or(state.Trouble, infoErr.Error()))
+			"does not answer, restarts %d: %s", restarts, cmp.Or(state.Problem, infoErr.Error()))
 	case readyErr != nil:
 		r.bad("envoy", "", "process %d, version %s, restarts %d, not ready: %v", state.PID, release,
 			restarts, readyErr)

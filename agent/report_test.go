@@ -68,36 +68,36 @@ func TestReport(t *testing.T) {
 		todo  string
 	}{
 		{"the control plane is away", func(_ *Agent, l *relay.Status) {
-			*l = relay.Status{Since: long, Trouble: "control plane a:1: nothing listens there"}
+			*l = relay.Status{Since: long, Problem: "control plane a:1: nothing listens there"}
 		}, "control plane", "bad none since 3h0m0s: control plane a:1: nothing listens there", ""},
 		{"not accepted", func(_ *Agent, l *relay.Status) {
 			err := status.Error(codes.Unauthenticated, "authentication required")
-			*l = relay.Status{Since: now, Trouble: relay.StreamError("a:1", err).Error()}
+			*l = relay.Status{Since: now, Problem: relay.StreamError("a:1", err).Error()}
 		}, "control plane", "bad none since ", "or join again"},
 		{"an address in use", func(_ *Agent, l *relay.Status) {
 			err := status.Error(codes.FailedPrecondition, "WorkloadEntry shop/db uses the address")
-			*l = relay.Status{Since: long, Trouble: relay.StreamError("a:1", err).Error()}
+			*l = relay.Status{Since: long, Problem: relay.StreamError("a:1", err).Error()}
 		}, "control plane", "bad none since 3h0m0s: control plane a:1: FailedPrecondition: WorkloadEntry shop/db uses " +
 			"the address",
 			"correct this in the agent's settings or in the mesh's configuration"},
 		{"a wrong clock", func(_ *Agent, l *relay.Status) {
-			*l = relay.Status{Since: now, Trouble: dialError("a:1",
+			*l = relay.Status{Since: now, Problem: dialError("a:1",
 				serverError("its certificate begins at noon: set the clock")).Error()}
 		}, "control plane", "bad none since ", "set the clock"},
 		{"a stranger", func(_ *Agent, l *relay.Status) {
-			*l = relay.Status{Since: now, Trouble: dialError("a:1", serverError("another root")).Error()}
+			*l = relay.Status{Since: now, Problem: dialError("a:1", serverError("another root")).Error()}
 		}, "control plane", "bad none since ", "is not trusted: another root"},
 		{"not connected", func(a *Agent, _ *relay.Status) {
 			a.health.setApp(probe.Health{})
-			a.health.setProxy("")
+			a.health.setProxy(nil, true)
 		}, "registration", "warn shop/web at 127.0.15.40, not reported: no control plane is connected; an existing " +
 			"registration ends with its lease", ""},
 		{"nothing ever came", func(_ *Agent, l *relay.Status) {
-			*l = relay.Status{Since: now, Trouble: "control plane a:1: nothing listens there"}
+			*l = relay.Status{Since: now, Problem: "control plane a:1: nothing listens there"}
 		}, "configuration", "bad none: no control plane has sent any since this agent started, and there is no copy on " +
 			"disk", ""},
 		{"the control plane went away", func(_ *Agent, l *relay.Status) {
-			*l = relay.Status{Since: long, Confirmed: long, Trouble: "control plane a:1: nothing listens there"}
+			*l = relay.Status{Since: long, Confirmed: long, Problem: "control plane a:1: nothing listens there"}
 		}, "configuration", "warn running on a copy from " + long.UTC().Format(time.RFC3339) + ", 3h0m0s ago", ""},
 		{"a port that another program has", func(_ *Agent, l *relay.Status) {
 			*l = relay.Status{Connected: "a:1",
@@ -113,7 +113,7 @@ func TestReport(t *testing.T) {
 			"bad none: the copy on disk is not used: it is of another machine", ""},
 		{"too many of its connections", func(_ *Agent, l *relay.Status) {
 			err := status.Error(codes.ResourceExhausted, "this workload has 64 connections")
-			*l = relay.Status{Since: long, Trouble: relay.StreamError("a:1", err).Error()}
+			*l = relay.Status{Since: long, Problem: relay.StreamError("a:1", err).Error()}
 		}, "control plane", "bad none since 3h0m0s: control plane a:1: ResourceExhausted: this workload has 64 " +
 			"connections", "another program uses a copy of this workload's identity"},
 		{"a refused part", func(_ *Agent, l *relay.Status) {
@@ -134,7 +134,7 @@ func TestReport(t *testing.T) {
 			"bad shop/web at 127.0.15.40, not among the endpoints: connection refused", ""},
 		{"an Envoy that is not ready", func(a *Agent, _ *relay.Status) {
 			a.health.setApp(probe.Health{})
-			a.health.setProxy(proxyUnready + "it starts")
+			a.health.setProxy(errors.New("it starts"), true)
 		}, "registration", "bad shop/web at 127.0.15.40, not among the endpoints: the proxy is not ready: it starts", ""},
 		{"a group's probe that is not used", func(a *Agent, _ *relay.Status) {
 			a.health.setApp(probe.Health{Reason: probed(t, a, execProbe()).Refused.Error()})
@@ -145,20 +145,20 @@ func TestReport(t *testing.T) {
 			probed(t, a, tcpProbe())
 			probed(t, a, execProbe())
 			a.health.setApp(probe.Health{})
-			a.health.setProxy("")
+			a.health.setProxy(nil, true)
 		}, "registration", "warn shop/web at 127.0.15.40, healthy by the previous probe: the probe of the WorkloadGroup " +
 			"is not used: it runs a command", ""},
 		{"probed by its group", func(a *Agent, l *relay.Status) {
 			*l = relay.Status{Connected: "a:1"}
 			probed(t, a, tcpProbe())
 			a.health.setApp(probe.Health{})
-			a.health.setProxy("")
+			a.health.setProxy(nil, true)
 		}, "registration", "ok shop/web at 127.0.15.40, healthy; probed as its group says, by a TCP connection to " +
 			"127.0.15.40:8080", ""},
 		{"a port that is not served", func(a *Agent, l *relay.Status) {
 			*l = relay.Status{Connected: "a:1"}
 			a.health.setApp(probe.Health{Ports: "9000=closed"})
-			a.health.setProxy("")
+			a.health.setProxy(nil, true)
 		}, "registration", "warn shop/web at 127.0.15.40, healthy; not served: 9000", "start what serves these ports"},
 		{"not probed", func(*Agent, *relay.Status) {}, "registration", "ok shop/web at 127.0.15.40, not among the " +
 			"endpoints yet: its first check is not done", ""},
@@ -217,10 +217,10 @@ func TestReportCertificate(t *testing.T) {
 	m := newMesh(t, "cluster.local")
 	id := m.identity(t, web(), 24*time.Hour)
 	joined := Joined{Version: 1, Group: "shop/web", At: time.Now(), Renewed: time.Now()}
-	away := Renewal{Trouble: errors.New("away"), Tries: 3}
-	refused := Renewal{Trouble: errors.Join(&RefusedError{Address: "a:1", Code: codes.Unauthenticated,
+	away := Renewal{Err: errors.New("away"), Tries: 3}
+	refused := Renewal{Err: errors.Join(&RefusedError{Address: "a:1",
 		Text: "expired"}), Tries: 3}
-	replaced := Renewal{Trouble: &RefusedError{Address: "a:1", Code: codes.Unauthenticated,
+	replaced := Renewal{Err: &RefusedError{Address: "a:1",
 		Text: "another machine joined under the name x"}, Tries: 1}
 	for _, tc := range []struct {
 		name        string
@@ -243,7 +243,7 @@ func TestReportCertificate(t *testing.T) {
 			"expired", "join again"},
 		{"replaced", time.Hour, replaced, stateBad, " ends in 23h0m0s, not renewed, tries 1: control plane a:1 refuses: " +
 			"another machine joined under the name x", "join again"},
-		{"its group has gone", time.Hour, Renewal{Trouble: refusal("a:1", status.Error(codes.FailedPrecondition,
+		{"its group has gone", time.Hour, Renewal{Err: refusal("a:1", status.Error(codes.FailedPrecondition,
 			"no group")), Tries: 1}, stateBad, " ends in 23h0m0s, not renewed, tries 1: control plane a:1 refuses: no " +
 			"group; make sure that the WorkloadGroup exists", ""},
 		{"over while no agent ran", 72 * time.Hour, Renewal{}, stateBad, " ended 2 days ago", "let the agent run"},
@@ -251,7 +251,7 @@ func TestReportCertificate(t *testing.T) {
 			"set the clock"},
 	} {
 		r := &Report{}
-		reportKept(r, id, joined, tc.n, time.Now().Add(tc.after))
+		reportIdentity(r, id, joined, tc.n, time.Now().Add(tc.after))
 		if l := r.Lines[1]; l.State != tc.state || !strings.Contains(l.Text, id.Serial()+tc.text) ||
 			!strings.Contains(strings.Join(todos(r), "\n"), tc.todo) {
 			t.Errorf("%s: %+v, to do %q; want %s %q, %q", tc.name, l, todos(r), tc.state, tc.text, tc.todo)
@@ -282,18 +282,22 @@ func TestDiskError(t *testing.T) {
 func TestHealthReporter(t *testing.T) {
 	t.Parallel()
 	var got []probe.Health
-	v := &healthReporter{report: func(h probe.Health) { got = append(got, h) }, proxy: "the proxy is starting"}
+	v := &healthReporter{report: func(h probe.Health) { got = append(got, h) }, proxy: errStarting}
 	v.setApp(probe.Health{})
-	v.setProxy("")
-	v.setProxy("")
+	v.setProxy(nil, false)
+	v.setProxy(nil, true)
+	v.setProxy(nil, true)
 	v.setApp(probe.Health{Reason: "503"})
-	v.setProxy("the proxy is not ready: away")
+	v.setProxy(errors.New("away"), true)
 	v.setApp(probe.Health{})
-	v.setProxy("")
+	v.setProxy(nil, true)
 	v.end()
 	v.setApp(probe.Health{})
-	want := []probe.Health{{Reason: "the proxy is starting"}, {}, {Reason: "503"},
-		{Reason: "the proxy is not ready: away"}, {}, {Reason: "this proxy is about to end"}}
+	if v.ready() == nil {
+		t.Error("Envoy is ready although it is about to end")
+	}
+	want := []probe.Health{{Reason: "the proxy is not ready: Envoy is starting"}, {Reason: notIntercepted}, {},
+		{Reason: "503"}, {Reason: "the proxy is not ready: away"}, {}, {Reason: "this proxy is about to end"}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("reports (-want +got):\n%s", d)
 	}
@@ -303,7 +307,7 @@ func TestHealthReporter(t *testing.T) {
 func TestFindJoined(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
-	if _, err := findJoined(filepath.Join(base, "none")); !errors.Is(err, ErrNoIdentity) {
+	if _, _, err := findJoined(filepath.Join(base, "none")); !errors.Is(err, ErrNoIdentity) {
 		t.Errorf("nothing there: %v", err)
 	}
 	add := func(name string, joined bool) {
@@ -318,26 +322,26 @@ func TestFindJoined(t *testing.T) {
 		}
 	}
 	add("trial.default", false)
-	if _, err := findJoined(base); !errors.Is(err, ErrNoIdentity) {
+	if _, _, err := findJoined(base); !errors.Is(err, ErrNoIdentity) {
 		t.Errorf("one that did not join: %v", err)
 	}
 	add("web-1.shop", true)
-	if dir, err := findJoined(base); err != nil || filepath.Base(dir) != "web-1.shop" {
+	if dir, _, err := findJoined(base); err != nil || filepath.Base(dir) != "web-1.shop" {
 		t.Errorf("one: %q, %v", dir, err)
 	}
 	add("web-2.shop", true)
 	add("web-1.bank", true)
-	if _, err := findJoined(base); err == nil || !strings.Contains(err.Error(), "several workloads of this machine have joined: say which one "+
+	if _, _, err := findJoined(base); err == nil || !strings.Contains(err.Error(), "several workloads of this machine have joined: say which one "+
 		"by --state: ") {
 		t.Errorf("several: %v", err)
 	}
 	if err := os.Symlink("web-2.shop", filepath.Join(base, MainLink)); err != nil {
 		t.Fatal(err)
 	}
-	if dir, err := findJoined(base); err != nil || filepath.Base(dir) != "web-2.shop" {
+	if dir, _, err := findJoined(base); err != nil || filepath.Base(dir) != "web-2.shop" {
 		t.Errorf("several, of which one is the main one: %q, %v", dir, err)
 	}
-	if all, err := allJoined(base); err != nil || len(all) != 3 {
+	if _, all, err := findJoined(base); err != nil || len(all) != 3 {
 		t.Errorf("all: %q, %v; want three", all, err)
 	}
 }

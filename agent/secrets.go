@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 
@@ -28,7 +26,7 @@ const (
 )
 
 // secrets is Envoy's secret discovery service (state of the world). Envoy opens one stream for each
-// secret.
+// secret and does not change its names.
 type secrets struct {
 	secretv3.UnimplementedSecretDiscoveryServiceServer
 	certs *CertManager
@@ -42,64 +40,40 @@ func newSecrets(k *CertManager, log hclog.Logger) *secrets {
 // Register adds the service to a server.
 func (s *secrets) Register(g *grpc.Server) { secretv3.RegisterSecretDiscoveryServiceServer(g, s) }
 
-// StreamSecrets sends the subscribed secrets, again after each change of the identity. Envoy
-// ignores a secret that has not changed.
+// StreamSecrets sends the secrets that the first request names, again after each change of the
+// identity. Envoy ignores a secret that has not changed.
 func (s *secrets) StreamSecrets(stream secretv3.SecretDiscoveryService_StreamSecretsServer) error {
-	requests, ended := make(chan *discoveryv3.DiscoveryRequest), make(chan error, 1)
-	go func() {
-		for {
-			r, err := stream.Recv()
-			if err != nil {
-				ended <- err
-				return
-			}
-			select {
-			case requests <- r:
-			case <-stream.Context().Done():
-				return
-			}
-		}
-	}()
-	var names []string
-	var sent *Identity // as of the latest response
-	nonce := 0
-	for {
-		id, changed := s.certs.Watch()
-		if len(names) > 0 && id != sent {
-			nonce++
-			response, err := secretsOf(id, names)
-			if err != nil {
-				return status.Error(codes.Internal, err.Error())
-			}
-			response.Nonce = strconv.Itoa(nonce)
-			response.VersionInfo = response.GetNonce()
-			if err := stream.Send(response); err != nil {
-				return err
-			}
-			sent = id
-		}
-		select {
-		case err := <-ended:
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return err
-		case <-changed:
-		case r := <-requests:
-			if r.GetTypeUrl() != resource.SecretType {
-				return status.Errorf(codes.InvalidArgument, "type %.200q is not served here, %s is", r.GetTypeUrl(),
-					resource.SecretType)
-			}
-			if sent != nil && r.GetResponseNonce() != strconv.Itoa(nonce) {
-				continue // the answer to an earlier response
-			}
+	first, err := stream.Recv()
+	switch {
+	case err != nil:
+		return err
+	case first.GetTypeUrl() != resource.SecretType:
+		return status.Errorf(codes.InvalidArgument, "type %.200q is not served here, %s is", first.GetTypeUrl(),
+			resource.SecretType)
+	}
+	go func() { // until the stream ends
+		for r, err := stream.Recv(); err == nil; r, err = stream.Recv() {
 			if e := r.GetErrorDetail(); e != nil {
 				s.log.Error("envoy rejects its certificate or the roots: restart this agent, or join again",
 					"error", e.GetMessage())
 			}
-			if !slices.Equal(names, r.GetResourceNames()) {
-				names, sent = r.GetResourceNames(), nil
-			}
+		}
+	}()
+	for nonce := 1; ; nonce++ {
+		id, changed := s.certs.Watch()
+		response, err := secretsOf(id, first.GetResourceNames())
+		if err != nil {
+			return status.Error(codes.Internal, err.Error())
+		}
+		response.Nonce = strconv.Itoa(nonce)
+		response.VersionInfo = response.GetNonce()
+		if err := stream.Send(response); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-stream.Context().Done():
+			return nil
 		}
 	}
 }
@@ -115,7 +89,7 @@ func secretsOf(id *Identity, names []string) (*discoveryv3.DiscoveryResponse, er
 		{Name: secretCertificate, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
 			CertificateChain: inline(ca.EncodeCertificates(id.Chain...)), PrivateKey: inline(key)}}},
 		{Name: secretRoots, Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
-			TrustedCa: inline(ca.EncodeCertificates(id.Roots...))}}},
+			TrustedCa: inline(id.Roots.PEM())}}},
 	} {
 		if !slices.Contains(names, secret.GetName()) {
 			continue

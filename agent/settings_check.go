@@ -93,25 +93,15 @@ func (c *checker) controlPlane(x *XDS) {
 		"such as 127.0.0.1:15010 for an \"ashored --dev\" on this machine; \"ashore-agent join\" sets it")
 	c.notNegative("xds.maxAge", x.MaxAge)
 	for _, a := range x.Addresses {
-		if _, _, err := hostPort(a); err != nil {
-			c.fail("xds.addresses", "%v", err)
-		}
+		host, port, err := net.SplitHostPort(a)
+		n, portErr := strconv.ParseUint(port, 10, 16)
+		c.want(err == nil && host != "" && portErr == nil && n > 0, "xds.addresses", "%q is not host:port; want one such "+
+			"as ashore.example.com:15012, with --dev 127.0.0.1:15010", a)
 	}
 }
 
 func (c *checker) notNegative(setting string, d time.Duration) {
 	c.want(d >= 0, setting, "%v is negative; want 0 or more", d)
-}
-
-// hostPort splits an address and checks its port.
-func hostPort(address string) (host string, port uint32, err error) {
-	host, p, err := net.SplitHostPort(address)
-	n, portErr := strconv.ParseUint(p, 10, 16)
-	if err != nil || host == "" || portErr != nil || n == 0 {
-		return "", 0, fmt.Errorf("%q is not host:port; want one such as ashore.example.com:15012, "+
-			"with --dev 127.0.0.1:15010", address)
-	}
-	return host, uint32(n), nil
 }
 
 // The ports that connections are redirected to.

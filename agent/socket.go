@@ -32,6 +32,16 @@ func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	return l, nil
 }
 
+// serveUnix opens a unix socket with a mode, and serves on it.
+func serveUnix(ctx context.Context, path string, mode fs.FileMode,
+	serve func(context.Context, net.Listener) error) error {
+	l, err := listenUnix(path, mode)
+	if err != nil {
+		return diskError("start", err)
+	}
+	return serve(ctx, l)
+}
+
 // newLocalServer makes the gRPC server for Envoy.
 func newLocalServer() *grpc.Server {
 	return grpc.NewServer(

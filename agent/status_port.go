@@ -13,7 +13,12 @@ import (
 )
 
 // serveStatus serves the status port until ctx ends.
-func (a *Agent) serveStatus(ctx context.Context, l net.Listener) error {
+func (a *Agent) serveStatus(ctx context.Context) error {
+	var c net.ListenConfig
+	l, err := c.Listen(ctx, "tcp", a.settings.at(statusPort))
+	if err != nil {
+		return err
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz/ready", a.serveReady)
 	mux.HandleFunc("POST /quitquitquit", a.serveQuit)
@@ -24,7 +29,7 @@ func (a *Agent) serveStatus(ctx context.Context, l net.Listener) error {
 
 // serveReady answers 200, or 503 with the reason.
 func (a *Agent) serveReady(w http.ResponseWriter, _ *http.Request) {
-	if err := a.ready.state(); err != nil {
+	if err := a.health.ready(); err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
@@ -130,7 +135,7 @@ func (a *Agent) ownMetrics(appErr error) []byte {
 			float64(id.Leaf().NotAfter.Unix()))
 		add("certificate_renewals", "Certificates that came since the agent started.", float64(n.Count))
 		add("certificate_renewal_failures", "Failed renewals since the last certificate came.", float64(n.Tries))
-		add("root_certificates", "Certificates of authorities in the trust bundle.", float64(len(id.Roots)))
+		add("root_certificates", "Certificates of authorities in the trust bundle.", float64(len(id.Roots.Roots)))
 	}
 	add("xds_connected", "1 while a control plane is connected.", boolean(a.relay.Status().Connected != ""))
 	if a.dns != nil {

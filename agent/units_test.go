@@ -360,7 +360,7 @@ func TestUnitCrash(t *testing.T) {
 	if err := r.end(); err != nil {
 		t.Error(err)
 	}
-	if err := r.agent.ready.state(); err == nil || !strings.Contains(err.Error(), "draining") {
+	if err := r.agent.health.ready(); err == nil || !strings.Contains(err.Error(), "draining") {
 		t.Errorf("at the machine's shutdown: %v, want that envoy drains", err)
 	}
 }

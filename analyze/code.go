@@ -24,7 +24,6 @@ const (
 // The codes of Ashore.
 const (
 	ConflictingRoutes    Code = "ASH0001"
-	UnservedRoutes       Code = "ASH0002"
 	ConflictingRules     Code = "ASH0003"
 	UnusedRule           Code = "ASH0004"
 	ConflictingPeers     Code = "ASH0006"
@@ -40,7 +39,7 @@ const (
 // It returns feed.Warning if the object probably does not do what is meant.
 func (c Code) Severity() feed.Severity {
 	switch c {
-	case HostNotInGateway, ObjectWarning, UnservedRoutes, UnusedRule, ConflictingAddresses, PlaintextToMesh:
+	case HostNotInGateway, ObjectWarning, UnusedRule, ConflictingAddresses, PlaintextToMesh:
 		return feed.Warning
 	}
 	if c.FromRegistry() {

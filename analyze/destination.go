@@ -79,7 +79,7 @@ func (a *analysis) destination(o *config.Object, clients []string, at string, to
 		}
 	}
 	if service == nil {
-		a.missingHost(o, at+".host", writtenHost(o, at), to.Host, clients, routeFails)
+		a.missingHost(o, at+".host", to.Host, clients, routeFails)
 		return
 	}
 	if !portFound {
@@ -111,20 +111,8 @@ func subsetNames(rule *push.DestinationRule) (names []string) {
 	return names
 }
 
-// writtenHost returns the host of a destination as the VirtualService has it, which may be short.
-func writtenHost(o *config.Object, at string) string {
-	written := &push.VirtualService{Spec: o.Spec.(*networking.VirtualService)}
-	for path, to := range written.Destinations() {
-		if path == at {
-			return to.Host
-		}
-	}
-	return ""
-}
-
-// missingHost reports that none of the clients sees a service of the host. written is the host as
-// the object has it.
-func (a *analysis) missingHost(o *config.Object, field, written, host string, clients []string, consequence string) {
+// missingHost reports that none of the clients sees a service of the host.
+func (a *analysis) missingHost(o *config.Object, field, host string, clients []string, consequence string) {
 	report := func(text, remedy string) *Finding {
 		return a.report(ReferenceNotFound, o, field, text+", so "+consequence, remedy)
 	}
@@ -139,12 +127,8 @@ func (a *analysis) missingHost(o *config.Object, field, written, host string, cl
 			"declare a service with exactly this host")
 		return
 	}
-	text := "no service has host " + host
-	if written != host {
-		text += fmt.Sprintf(" (completed from %q, as in Istio)", written)
-	}
-	hint := a.similarHost(written, host)
-	f := report(text, "use a host that exists"+hint+", or declare the service")
+	hint := a.similarHost(host, o.Namespace)
+	f := report("no service has host "+host, "use a host that exists"+hint+", or declare the service")
 	f.offline = Info // a registry may have the service
 	if hint != "" {
 		f.offline = feed.Warning

@@ -57,7 +57,7 @@ func (a *analysis) allGateways() map[string]*gateway {
 			if strings.HasPrefix(s.Bind, "unix://") {
 				at.port = 0
 			}
-			g.servers = append(g.servers, server{i, s, at, push.ParseImports(lowerCase(s.Hosts), o.Namespace)})
+			g.servers = append(g.servers, server{i, s, at, push.ParseImports(s.Hosts, o.Namespace)})
 		}
 		a.gateways[o.Namespace+"/"+o.Name] = g
 	}
@@ -95,105 +95,41 @@ func portOf(s *networking.Server) uint32 {
 	return s.GetPort().GetNumber()
 }
 
-func lowerCase(list []string) []string {
-	out := slices.Clone(list)
-	for i := range out {
-		out[i] = strings.ToLower(out[i])
-	}
-	return out
-}
-
-// routeKind returns the kind of routes that a server accepts: "http", "tcp" or "tls". xds/gen has
-// the same rule.
-func (s server) routeKind() string {
-	mode := s.spec.GetTls().GetMode()
-	passthrough := mode == networking.ServerTLSSettings_PASSTHROUGH ||
-		mode == networking.ServerTLSSettings_AUTO_PASSTHROUGH
-	switch protocol := s.protocol(); {
-	case protocol.IsHTTP(), protocol == registry.HTTPS && s.spec.Tls != nil && !passthrough:
-		return "http"
-	case s.spec.Tls != nil && passthrough:
-		return "tls"
-	default:
-		return "tcp"
-	}
-}
-
 func (s server) protocol() registry.Protocol {
 	p, _ := registry.ParseProtocol(s.spec.GetPort().GetProtocol())
 	return p
 }
 
-// accepted returns the hosts of a VirtualService that servers of the Gateway accept, and the kinds
-// of routes that these servers accept.
-func (g *gateway) accepted(vs *push.VirtualService) (hosts, kinds []string) {
-	for _, h := range vs.Spec.Hosts {
-		for _, s := range g.servers {
-			if s.hosts.Cover(vs.Object.Namespace, strings.ToLower(h)) {
-				hosts, kinds = append(hosts, h), append(kinds, s.routeKind())
-			}
-		}
-	}
-	slices.Sort(kinds)
-	return slices.Compact(hosts), slices.Compact(kinds)
+// accepts reports whether a server of the Gateway accepts a host of a VirtualService.
+func (g *gateway) accepts(vs *push.VirtualService) bool {
+	return slices.ContainsFunc(g.servers, func(s server) bool {
+		return slices.ContainsFunc(vs.Spec.Hosts, func(h string) bool {
+			return s.hosts.Cover(vs.Object.Namespace, h)
+		})
+	})
 }
 
-// boundGateways checks that the Gateways of a VirtualService exist, and that they accept its hosts
-// and routes.
+// boundGateways checks that the Gateways of a VirtualService exist, and that they accept its hosts.
 func (a *analysis) boundGateways(vs *push.VirtualService) {
-	rejected := slices.Clone(vs.Spec.Hosts)
-	reported := slices.Contains(vs.Spec.Gateways, push.MeshGateway) // other hosts may be meant for sidecars
 	for i, name := range vs.Spec.Gateways {
 		if name == push.MeshGateway {
 			continue
 		}
 		field := fmt.Sprintf("spec.gateways[%d]", i)
 		g := a.allGateways()[name]
-		if g == nil {
-			reported = true
+		switch {
+		case g == nil:
 			a.report(ReferenceNotFound, vs.Object, field,
 				fmt.Sprintf("Gateway %s does not exist, so it does not serve these hosts", name),
 				"use the name of one that exists"+a.similar(name, slices.Sorted(maps.Keys(a.gateways)))+
 					", with its namespace in front, or declare it")
-			continue
-		}
-		hosts, kinds := g.accepted(vs)
-		switch {
-		case len(hosts) == 0:
-			reported = true
+		case !g.accepts(vs):
 			a.report(HostNotInGateway, vs.Object, field,
 				fmt.Sprintf("no server of %s accepts host %s from namespace %s, so this VirtualService has no effect on "+
 					"that Gateway", g.object.Key, few(vs.Spec.Hosts), vs.Object.Namespace),
 				fmt.Sprintf("change spec.hosts, or add the host to a server of the Gateway (its hosts: %s)",
 					g.hostsText()))
-		case !slices.ContainsFunc(kinds, func(kind string) bool { return hasRoutes(vs, kind) }):
-			want := strings.Join(kinds, " or ")
-			a.report(UnservedRoutes, vs.Object, field,
-				fmt.Sprintf("the matching servers of %s accept only %s routes, but the VirtualService has none",
-					g.object.Key, want),
-				"add "+want+" routes, or a server with another protocol or tls.mode")
 		}
-		rejected = slices.DeleteFunc(rejected, func(h string) bool { return slices.Contains(hosts, h) })
-	}
-	if reported {
-		return
-	}
-	for _, h := range rejected {
-		a.report(HostNotInGateway, vs.Object, fmt.Sprintf("spec.hosts[%d]", slices.Index(vs.Spec.Hosts, h)),
-			fmt.Sprintf("no server of %s accepts host %s from namespace %s, so it is not served",
-				few(vs.Spec.Gateways), h, vs.Object.Namespace),
-			"correct the host, or add it to a server")
-	}
-}
-
-func hasRoutes(vs *push.VirtualService, kind string) bool {
-	switch kind {
-	case "http":
-		return len(vs.Spec.Http) > 0
-	case "tcp":
-		return len(vs.Spec.Tcp) > 0
-	default:
-		return len(vs.Spec.Tls) > 0
 	}
 }
 

@@ -29,10 +29,10 @@ func (a *analysis) similar(name string, known []string) string {
 	return " (did you mean " + near + "?)"
 }
 
-// similarHost is similar for a host, which an object may have in a short form. It prefers hosts that
-// begin with that form.
-func (a *analysis) similarHost(written, host string) string {
-	prefix := written + "."
+// similarHost is similar for a host that an object of a namespace names. It may be the completed form
+// of a short name, "web". Hosts that begin with that name are preferred.
+func (a *analysis) similarHost(host, namespace string) string {
+	prefix := strings.TrimSuffix(host, "."+namespace+".svc."+a.in.Mesh.Domain) + "."
 	var longer []string
 	for _, h := range a.allHosts() {
 		if strings.HasPrefix(h, prefix) {

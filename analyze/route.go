@@ -3,7 +3,6 @@ package analyze
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
@@ -15,7 +14,7 @@ import (
 // Comparable.
 type routePlace struct {
 	gateway string // "namespace/name", or push.MeshGateway
-	host    string // in lower case
+	host    string
 	kind    string // "http" or "tcp"
 }
 
@@ -45,7 +44,7 @@ func (a *analysis) routeConflicts() {
 					continue
 				}
 				for _, host := range vs.Spec.Hosts {
-					at := routePlace{gateway, strings.ToLower(host), kind}
+					at := routePlace{gateway, host, kind}
 					places[at] = append(places[at], catchAllRoute{vs, fmt.Sprintf("spec.%s[%d]", kind, i)})
 				}
 			}

@@ -98,8 +98,7 @@ func (a *analysis) reportUnused(o *config.Object, host string, clients []string,
 			fmt.Sprintf("move the rule to the namespace of its clients, of the service (%s) or to the root "+
 				"namespace (%s)", use.service.Namespace, a.root()))
 	default:
-		written := o.Spec.(*networking.DestinationRule).Host
-		a.missingHost(o, "spec.host", written, host, clients, noEffect)
+		a.missingHost(o, "spec.host", host, clients, noEffect)
 	}
 }
 

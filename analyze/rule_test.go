@@ -13,7 +13,7 @@ func TestRules(t *testing.T) {
 		{"wildcards", []string{reviews, rule("shop/a", `host: "*"`), rule("shop/b", `host: "*.local"`), rule("a/c", `host: "*.shop.svc.cluster.local"`)}, nil},
 		{
 			"no service", []string{reviews, rule("shop/r", "host: review, "+random)},
-			[]string{"IST0101 mesh.yaml:6 DestinationRule shop/r spec.host: no service has host review.shop.svc.cluster.local (completed from \"review\", as in Istio), so the rule has no effect"},
+			[]string{"IST0101 mesh.yaml:6 DestinationRule shop/r spec.host: no service has host review.shop.svc.cluster.local, so the rule has no effect"},
 		},
 		{
 			"a service that is not exported", []string{service("data/db", "db.internal", "exportTo: [.]"), rule("shop/r", "host: db.internal, exportTo: [.]")},

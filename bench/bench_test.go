@@ -101,24 +101,23 @@ func TestParseFlags(t *testing.T) {
 	for _, tc := range []struct {
 		args                 string
 		plain, secure, joins int
-		build, certs         bool
+		certs                bool
 	}{
-		{"", 2, 0, 0, true, false},
-		{"-proxies 50 -build=false", 1, 0, 0, false, false},
-		{"-tls", 0, 3, 0, false, false},
-		{"-tls -policies 10 -proxies 50", 0, 1, 0, false, false},
-		{"-joins 50", 0, 0, 50, false, false},
-		{"-certificates", 0, 0, 0, false, true},
-		{"-all", 4, 3, 1000, true, true},
+		{"", 2, 0, 0, false},
+		{"-proxies 50", 1, 0, 0, false},
+		{"-tls", 0, 3, 0, false},
+		{"-tls -proxies 50", 0, 2, 0, false},
+		{"-joins 50", 0, 0, 50, false},
+		{"-certificates", 0, 0, 0, true},
+		{"-all", 4, 3, 1000, true},
 	} {
 		b, err := parseFlags(strings.Fields(tc.args))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(b.plain) != tc.plain || len(b.secure) != tc.secure || b.joins != tc.joins || b.build != tc.build ||
-			b.certificates != tc.certs {
-			t.Errorf("%q: %d and %d fleets, %d joins, build %v, certificates %v", tc.args, len(b.plain), len(b.secure),
-				b.joins, b.build, b.certificates)
+		if len(b.plain) != tc.plain || len(b.secure) != tc.secure || b.joins != tc.joins || b.certificates != tc.certs {
+			t.Errorf("%q: %d and %d fleets, %d joins, certificates %v", tc.args, len(b.plain), len(b.secure),
+				b.joins, b.certificates)
 		}
 	}
 }

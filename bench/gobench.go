@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -72,28 +74,12 @@ func pairTable(title string, pairs []pair, cpu map[string]float64) string {
 // benchmark reports as cpu-ns/op, or else the time that passed. Of several runs the fastest counts,
 // because what disturbs a run only makes it slower.
 func parseBench(out string) map[string]float64 {
+	line := regexp.MustCompile(`(?m)^(Benchmark\S+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns/op(?:.*\s([\d.]+) cpu-ns/op)?`)
 	all := map[string]float64{}
-	for line := range strings.Lines(out) {
-		f := strings.Fields(line) // name, runs, value, unit, value, unit, …
-		if len(f) < 4 || !strings.HasPrefix(f[0], "Benchmark") {
-			continue
-		}
-		units := map[string]float64{}
-		for i := 2; i+1 < len(f); i += 2 {
-			if v, err := strconv.ParseFloat(f[i], 64); err == nil {
-				units[f[i+1]] = v
-			}
-		}
-		name := f[0]
-		if i := strings.LastIndexByte(name, '-'); i > 0 { // "-2": GOMAXPROCS
-			name = name[:i]
-		}
-		v, ok := units["cpu-ns/op"]
-		if !ok {
-			v = units["ns/op"]
-		}
-		if old, known := all[name]; !known || v < old {
-			all[name] = v
+	for _, m := range line.FindAllStringSubmatch(out, -1) {
+		v, err := strconv.ParseFloat(cmp.Or(m[3], m[2]), 64)
+		if old, known := all[m[1]]; err == nil && (!known || v < old) {
+			all[m[1]] = v
 		}
 	}
 	return all

@@ -67,7 +67,6 @@ type joining struct {
 	mu     sync.Mutex
 	issued []time.Duration // guarded by mu: when each had its certificate
 	served []time.Duration // guarded by mu: when each had its configuration
-	failed error           // guarded by mu
 }
 
 // join measures how long workloads need to join: each makes its key with the agent's own code,
@@ -75,7 +74,14 @@ type joining struct {
 // registered and gets its configuration.
 func (b *bench) join(ctx context.Context) (string, error) {
 	say("\n%d workloads join", b.joins)
-	p, err := b.startForJoins(ctx)
+	m, err := b.newMesh(b.shape)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(m.Dir, "group.yaml"), []byte(groupFile), 0o600)
+	}
+	if err != nil {
+		return "", err
+	}
+	p, err := b.startAshored(ctx, m, true) // with an authority of its own
 	if err != nil {
 		return "", err
 	}
@@ -94,50 +100,32 @@ func (b *bench) join(ctx context.Context) (string, error) {
 	return text, errors.Join(err, os.RemoveAll(dir))
 }
 
-// startForJoins starts ashored with an authority of its own, the mesh of the options and a
-// WorkloadGroup.
-func (b *bench) startForJoins(ctx context.Context) (*process, error) {
-	m, err := b.newMesh(b.shape)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(m.Dir, "group.yaml"), []byte(groupFile), 0o600); err != nil {
-		return nil, err
-	}
-	return b.startAshored(ctx, m, true)
-}
-
 func (j *joining) measure(ctx context.Context, n int) (string, error) {
 	began := time.Now()
 	if err := j.makeTokens(ctx, n); err != nil {
 		return "", err
 	}
 	made := time.Since(began)
-	before, err := fleet.CPUSeconds(j.pid())
+	before, _, err := fleet.Cost(j.pid())
 	if err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
-	var wg sync.WaitGroup
-	defer wg.Wait()
 	defer cancel()
+	g, ctx := errgroup.WithContext(ctx)
 	j.start = time.Now()
 	for i := range n {
-		wg.Go(func() {
+		g.Go(func() error {
 			if err := j.one(ctx, i); err != nil {
-				j.mu.Lock()
-				defer j.mu.Unlock()
-				j.failed = errors.Join(j.failed, fmt.Errorf("workload %d: %w", i, err))
+				return fmt.Errorf("workload %d: %w", i, err)
 			}
+			return nil
 		})
 	}
 	registered, err := j.registered(ctx, n)
-	if err != nil {
-		return "", err
-	}
-	after, err1 := fleet.CPUSeconds(j.pid())
-	memory, err2 := fleet.PeakMB(j.pid())
-	if err := errors.Join(err1, err2); err != nil {
+	after, memory, costErr := fleet.Cost(j.pid())
+	cancel()
+	if err := errors.Join(err, g.Wait(), costErr); err != nil {
 		return "", err
 	}
 	return j.table(n, registered) + fmt.Sprintf(
@@ -244,18 +232,15 @@ func (j *joining) registered(ctx context.Context, n int) (time.Duration, error) 
 			last = time.Since(j.start)
 		}
 		j.mu.Lock()
-		served, failed := len(j.served), j.failed
+		served := len(j.served)
 		j.mu.Unlock()
-		switch {
-		case failed != nil:
-			return 0, failed
-		case last > 0 && served >= n:
+		if last > 0 && served >= n {
 			return last, nil
 		}
 		select {
 		case <-ctx.Done():
-			return 0, fmt.Errorf("after %s %d of %d workloads are registered and %d have their configuration: %w",
-				joinTimeout, len(entries), n, served, ctx.Err())
+			return 0, fmt.Errorf("%d of %d workloads are registered and %d have their configuration: %w", len(entries), n,
+				served, context.Cause(ctx))
 		case <-j.done:
 			return 0, j.ended()
 		case <-time.After(joinPoll):

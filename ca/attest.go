@@ -43,14 +43,10 @@ type Proof struct {
 	Caller string
 	// Leaf is the certificate that proved it, or nil.
 	Leaf *x509.Certificate
-	// name is the workload, "namespace/name", if the proof names it; empty: the request does.
+	// name is the workload, "namespace/name", that Leaf names.
 	name string
-	// byIndex means that Leaf was accepted because the index has it.
-	byIndex bool
-	// token is the text of the join token that proved it, or empty.
+	// token is the text of the join token or replica token that proved it, or empty.
 	token string
-	// replica is the replica token that proved it, or nil.
-	replica *replicaToken
 	// shown is the hash of the key of the certificate that a caller with a token presents as well, or
 	// empty. Its identity is not checked.
 	shown string
@@ -84,7 +80,7 @@ func (p *Proof) workload(a *ask) (string, error) {
 	case p.How == byCertificate && a.Workload != "" && asked != p.name:
 		return "", refusal(byCertificate, "other workload", "workload %s asks for a certificate of %.260q",
 			p.name, a.Workload)
-	case p.name == "":
+	case p.How == byJWT:
 		return keyName(p.ID, a.KeyHash), nil
 	}
 	return p.name, nil
@@ -167,10 +163,10 @@ func (l *Ledger) attestToken(ctx context.Context, c Call) (*Proof, error) {
 		return nil, err
 	}
 	id, err := l.resolve(ctx, t.Group)
-	if errors.Is(err, ErrNoGroup) || errors.Is(err, errGroupIdentity) { // the token is good, so its holder may know
-		return nil, l.unlessBehind(&Refusal{Code: codes.FailedPrecondition,
+	if errors.Is(err, ErrNoGroup) { // the token is good, so its holder may know
+		return nil, &Refusal{Code: codes.FailedPrecondition,
 			Public: "the WorkloadGroup of the join token is missing or makes no identity", Reason: "no group",
-			Err: fmt.Errorf("join token %s: %w: write the WorkloadGroup, or make a token for another one", t.ID, err)})
+			Err: fmt.Errorf("join token %s: %w: write the WorkloadGroup, or make a token for another one", t.ID, err)}
 	}
 	if err != nil {
 		return nil, err

@@ -13,7 +13,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc/codes"
 
-	"github.com/ashore-mesh/ashore/internal/dnsname"
 	"github.com/ashore-mesh/ashore/internal/jwks"
 	"github.com/ashore-mesh/ashore/internal/readfile"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
@@ -26,8 +25,6 @@ const (
 	leeway = 30 * time.Second
 	// jwtRefresh is how often keys are read again: how long a new key of an issuer may be unknown.
 	jwtRefresh = time.Minute
-	// maxPod bounds the name of a pod that becomes part of that of a workload.
-	maxPod = 100
 )
 
 // Issuer is an issuer whose tokens are accepted.
@@ -40,11 +37,19 @@ type Issuer struct {
 	// Keys is a file or a URL of its keys (JWKS). Empty: Name is an https:// URL, and OpenID Connect
 	// Discovery finds them.
 	Keys string `yaml:"jwks"`
-	// Namespace and ServiceAccount are the paths of the claims with the identity. Empty means
-	// kubernetes.io → namespace and kubernetes.io → serviceaccount → name, as in Kubernetes' tokens, or
-	// namespace and serviceAccount if a token has no claim kubernetes.io.
-	Namespace      []string `yaml:"namespace"`
-	ServiceAccount []string `yaml:"serviceAccount"`
+}
+
+// accountClaims are the claims with the identity: those of Kubernetes' tokens, or namespace and
+// serviceAccount if a token has no claim kubernetes.io.
+type accountClaims struct {
+	Kubernetes *struct {
+		Namespace      string `json:"namespace"`
+		ServiceAccount struct {
+			Name string `json:"name"`
+		} `json:"serviceaccount"`
+	} `json:"kubernetes.io"`
+	Namespace      string `json:"namespace"`
+	ServiceAccount string `json:"serviceAccount"`
 }
 
 // JWTConfig configures a JWTAttestor.
@@ -63,13 +68,13 @@ type JWTAttestor struct {
 	ledger  *Ledger
 	issuers []Issuer
 	fetcher *jwks.Fetcher
-	keeper  *jwks.Keeper
+	keys    *jwks.Refresher
 }
 
 // NewJWTAttestor makes one.
 func NewJWTAttestor(c JWTConfig) *JWTAttestor {
 	a := &JWTAttestor{ledger: c.Ledger, fetcher: c.Fetcher, issuers: slices.Clone(c.Issuers)}
-	a.keeper = jwks.NewKeeper(jwks.KeeperConfig{Fetch: a.load, Refresh: jwtRefresh, Log: c.Log})
+	a.keys = jwks.NewRefresher(jwks.RefresherConfig{Fetch: a.load, Interval: jwtRefresh, Log: c.Log})
 	var keys []string
 	for i := range a.issuers {
 		s := &a.issuers[i]
@@ -79,7 +84,7 @@ func NewJWTAttestor(c JWTConfig) *JWTAttestor {
 		}
 		keys = append(keys, s.Keys)
 	}
-	a.keeper.Want(keys)
+	a.keys.Want(keys)
 	return a
 }
 
@@ -102,11 +107,11 @@ func (a *JWTAttestor) load(ctx context.Context, place string) (*jwks.Set, error)
 // Run reads the keys of all issuers again and again, until ctx ends. If some cannot be read, the
 // last good ones stay.
 func (a *JWTAttestor) Run(ctx context.Context) error {
-	return a.keeper.Run(ctx, func(context.Context, map[string]string) {})
+	return a.keys.Run(ctx, func(context.Context, map[string]string) {})
 }
 
 // Failures are the keys that cannot be read now.
-func (a *JWTAttestor) Failures() []jwks.Failure { return a.keeper.Failures() }
+func (a *JWTAttestor) Failures() []jwks.Failure { return a.keys.Failures() }
 
 // unknownKey is the reason of a refusal that a new key of an issuer causes, or a forged token.
 const unknownKey = "jwt key unknown"
@@ -132,40 +137,36 @@ func (a *JWTAttestor) attest(c Call) (*Proof, error) {
 		return nil, refusal(byJWT, "jwt issuer", "the issuer %.200q is not in the settings", hint.Issuer)
 	}
 	issuer := a.issuers[i]
-	claims, err := a.verify(issuer, token, c.Now)
-	if err != nil {
+	if err := a.verify(issuer, token, c.Now); err != nil {
 		return nil, err
 	}
-	id, err := a.identity(issuer, claims)
+	var claims accountClaims
+	var id spiffe.ID
+	err = token.UnsafeClaimsWithoutVerification(&claims) // they are verified
+	if k := claims.Kubernetes; k != nil {
+		claims.Namespace, claims.ServiceAccount = k.Namespace, k.ServiceAccount.Name
+	}
+	if err == nil {
+		id, err = a.ledger.identity(claims.Namespace, claims.ServiceAccount)
+	}
 	if err != nil {
 		return nil, refusal(byJWT, "jwt claims", "issuer %s: %w", issuer.Name, err)
 	}
-	p := &Proof{ID: id, How: byJWT, Caller: accountCaller(id), from: c.From}
-	// The workloads of a service account are distinguished by the pods in their tokens, so that a new
-	// key is the same workload, or else by their first keys.
-	if pod := a.pod(issuer, claims); pod != "" {
-		p.name = id.Namespace + "/" + id.ServiceAccount + accountSign + pod
-	}
-	return p, nil
+	return &Proof{ID: id, How: byJWT, Caller: accountCaller(id), from: c.From}, nil
 }
 
-// verify checks signature, times, issuer and audience, and returns all claims. Errors: *Refusal.
-func (a *JWTAttestor) verify(issuer Issuer, token *jwt.JSONWebToken, now time.Time) (map[string]any, error) {
+// verify checks signature, times, issuer and audience. Errors: *Refusal.
+func (a *JWTAttestor) verify(issuer Issuer, token *jwt.JSONWebToken, now time.Time) error {
 	header := token.Headers[0]
-	set := a.keeper.Set(issuer.Keys)
-	if set == nil || header.KeyID != "" && !set.Has(header.KeyID) {
-		reason := unknownKey
-		if set == nil {
-			reason = "jwt keys not read"
-		}
-		return nil, &Refusal{Code: codes.Unavailable, Reason: reason,
+	keys := a.keys.Set(issuer.Keys).Keys(header.KeyID, header.Algorithm)
+	if len(keys) == 0 {
+		return &Refusal{Code: codes.Unavailable, Reason: unknownKey,
 			Public: "the keys of the token's issuer are being read; try again",
 			Err:    fmt.Errorf("no key %.80q of issuer %s is known yet", header.KeyID, issuer.Name)}
 	}
-	for _, key := range set.Keys(header.KeyID, header.Algorithm) {
+	for _, key := range keys {
 		var std jwt.Claims
-		var all map[string]any
-		if err := token.Claims(key, &std, &all); err != nil {
+		if err := token.Claims(key, &std); err != nil {
 			continue
 		}
 		err := std.ValidateWithLeeway(jwt.Expected{Issuer: issuer.Name, AnyAudience: issuer.Audiences, Time: now}, leeway)
@@ -173,54 +174,13 @@ func (a *JWTAttestor) verify(issuer Issuer, token *jwt.JSONWebToken, now time.Ti
 			err = errors.New("it never expires: it has no claim exp")
 		}
 		if err != nil {
-			return nil, refusal(byJWT, "jwt claims", "the token of issuer %s for %.200q: %w", issuer.Name, std.Audience, err)
+			return refusal(byJWT, "jwt claims", "the token of issuer %s for %.200q: %w", issuer.Name, std.Audience, err)
 		}
-		return all, nil
+		return nil
 	}
-	return nil, refusal(byJWT, "jwt signature", "no key of issuer %s made the token's signature (key ID %.80q, algorithm %s)",
+	return refusal(byJWT, "jwt signature", "no key of issuer %s made the token's signature (key ID %.80q, algorithm %s)",
 		issuer.Name, header.KeyID, header.Algorithm)
-}
-
-// identity is the one that claims name.
-func (a *JWTAttestor) identity(issuer Issuer, claims map[string]any) (spiffe.ID, error) {
-	namespace, account := issuer.Namespace, issuer.ServiceAccount
-	if len(namespace) == 0 {
-		namespace, account = []string{"kubernetes.io", "namespace"}, []string{"kubernetes.io", "serviceaccount", "name"}
-		if _, ok := claims["kubernetes.io"]; !ok {
-			namespace, account = []string{"namespace"}, []string{"serviceAccount"}
-		}
-	}
-	n, s := claim(claims, namespace), claim(claims, account)
-	if n == "" || s == "" {
-		return spiffe.ID{}, fmt.Errorf("the token lacks the claim %s or %s, or it is no text",
-			strings.Join(namespace, " → "), strings.Join(account, " → "))
-	}
-	return a.ledger.identity(n, s)
-}
-
-// claim is the text at a path of claims; empty if there is none.
-func claim(claims map[string]any, path []string) string {
-	var at any = claims
-	for _, p := range path {
-		m, _ := at.(map[string]any)
-		at = m[p]
-	}
-	s, _ := at.(string)
-	return s
 }
 
 // accountCaller is what calls of a service account are counted by.
 func accountCaller(id spiffe.ID) string { return "account " + id.String() }
-
-// pod is the pod that a token of Kubernetes is bound to, or empty. Pods of several issuers, which may
-// have the same name, are distinguished.
-func (a *JWTAttestor) pod(issuer Issuer, claims map[string]any) string {
-	pod := claim(claims, []string{"kubernetes.io", "pod", "name"})
-	if len(issuer.Namespace) > 0 || len(pod) > maxPod || !dnsname.Valid(pod) {
-		return ""
-	}
-	if len(a.issuers) > 1 {
-		pod += accountSign + hexSum([]byte(issuer.Name))[:8]
-	}
-	return pod
-}

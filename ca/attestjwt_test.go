@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
-	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
@@ -90,7 +89,7 @@ func (l *lab) newJWT(issuers ...Issuer) *JWTAttestor {
 	l.t.Helper()
 	a := l.jwt(issuers...)
 	ctx, cancel := context.WithCancel(l.t.Context())
-	if err := a.keeper.Run(ctx, func(context.Context, map[string]string) { cancel() }); err != nil {
+	if err := a.keys.Run(ctx, func(context.Context, map[string]string) { cancel() }); err != nil {
 		l.t.Fatal(err)
 	}
 	if f := a.Failures(); len(f) > 0 {
@@ -150,21 +149,16 @@ func TestJWT(t *testing.T) {
 	}
 }
 
-// Claims of the settings replace the usual ones, and the usual ones do not count beside them.
-func TestJWTClaims(t *testing.T) {
+// Audiences of the settings replace the usual one.
+func TestJWTAudience(t *testing.T) {
 	t.Parallel()
 	l, p := newLab(t, nil), newIDP(t)
-	a := l.newJWT(Issuer{Name: "https://idp", Keys: p.file, Audiences: []string{"mesh"},
-		Namespace: []string{"team", "name"}, ServiceAccount: []string{"sub"}})
-	claims := good(map[string]any{"aud": "mesh", "team": map[string]any{"name": "pay"}, "sub": "card"})
-	proof, err := a.attest(Call{Bearer: p.sign("a", claims), Now: noon})
-	if want := (spiffe.ID{TrustDomain: "cluster.local", Namespace: "pay", ServiceAccount: "card"}); err != nil ||
-		proof.ID != want {
-		t.Errorf("got %+v, error %v", proof, err)
+	a := l.newJWT(Issuer{Name: "https://idp", Keys: p.file, Audiences: []string{"mesh"}})
+	if _, err := a.attest(Call{Bearer: p.sign("a", good(map[string]any{"aud": "mesh"})), Now: noon}); err != nil {
+		t.Error(err)
 	}
-	delete(claims, "team")
-	if _, err := a.attest(Call{Bearer: p.sign("a", claims), Now: noon}); err == nil {
-		t.Error("claims that the settings do not name count")
+	if _, err := a.attest(Call{Bearer: p.sign("a", good(nil)), Now: noon}); err == nil {
+		t.Error("an audience that the settings do not name is accepted")
 	}
 }
 
@@ -233,7 +227,7 @@ func TestJWTJoins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.audited(audit.WorkloadJoin, "shop/web~"); err != nil {
+	if err := l.audited(audit.CertificateIssue, "shop/web~"); err != nil {
 		t.Error(err)
 	}
 	if got := WorkloadName(first.Leaf); got != "" {
@@ -252,7 +246,7 @@ func TestJWTJoins(t *testing.T) {
 	if all, err := l.ledger.Workloads(t.Context()); err != nil || len(all) != 2 {
 		t.Errorf("the ledger has %d workloads, want 2; error %v", len(all), err)
 	}
-	l.revoke(RevokeIdentity, web(t).String())
+	l.revoke(web(t).String())
 	for name, c := range map[string]client{"JWT": {token: c.token}, "certificate": {cert: second},
 		"both": {cert: second, token: c.token}} {
 		if _, _, err := l.ask(c); err == nil {
@@ -284,67 +278,6 @@ func TestJWTAccountIsOneCaller(t *testing.T) {
 	}
 	if joins.Caller != renews.Caller {
 		t.Errorf("an account is %q when it joins and %q when it renews", joins.Caller, renews.Caller)
-	}
-}
-
-// A token that names a pod is for one workload, whatever keys it makes: they are one record, and
-// one revocation ends it.
-func TestJWTOfPod(t *testing.T) {
-	t.Parallel()
-	p, l := newIDP(t), newLab(t, nil)
-	l.server.config.JWT = l.newJWT(Issuer{Name: "https://idp", Keys: p.file})
-	l.serve()
-	pod := func(name string) client {
-		return client{token: p.sign("a", good(map[string]any{"kubernetes.io": map[string]any{
-			"namespace": "shop", "serviceaccount": map[string]any{"name": "web"}, "pod": map[string]any{"name": name},
-		}}))}
-	}
-	for range 3 {
-		cert, _, err := l.ask(pod("web-1"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := WorkloadName(cert.Leaf); got != "shop/web~web-1" {
-			t.Fatalf("the certificate names %q, want shop/web~web-1", got)
-		}
-	}
-	w, err := l.ledger.Workload(t.Context(), "shop/web~web-1")
-	if err != nil || len(w.Leaves) != 3 {
-		t.Fatalf("got %+v, error %v", w, err)
-	}
-	l.revoke(RevokeWorkload, w.Name)
-	_, _, err = l.ask(pod("web-1"))
-	if err := wantRefused(err, codes.Unauthenticated, publicJWT); err != nil {
-		t.Error(err)
-	}
-	if _, _, err := l.ask(pod("web-2")); err != nil {
-		t.Errorf("another pod: %v", err)
-	}
-	if _, _, err := l.ask(pod("../web-3")); err != nil {
-		t.Errorf("no pod could be called that, and the token is good: %v", err)
-	}
-	if all, err := l.ledger.Workloads(t.Context()); err != nil || len(all) != 3 {
-		t.Errorf("the ledger has %d workloads, want 3; error %v", len(all), err)
-	}
-}
-
-// Pods that are called alike and come from different clusters are different workloads.
-func TestJWTOfPodsOfSeveralIssuers(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, nil)
-	first, second := newIDP(t), newIDP(t)
-	l.server.config.JWT = l.newJWT(Issuer{Name: "https://idp", Keys: first.file}, Issuer{Name: "https://other", Keys: second.file})
-	l.serve()
-	for issuer, p := range map[string]*idp{"https://idp": first, "https://other": second} {
-		token := p.sign("a", good(map[string]any{"iss": issuer, "kubernetes.io": map[string]any{
-			"namespace": "shop", "serviceaccount": map[string]any{"name": "web"}, "pod": map[string]any{"name": "web-0"},
-		}}))
-		if _, _, err := l.ask(client{token: token}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if all, err := l.ledger.Workloads(t.Context()); err != nil || len(all) != 2 {
-		t.Errorf("the ledger has %v, want 2; error %v", all, err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package ca
 
 import (
-	"context"
 	"errors"
 	"testing"
 
@@ -13,7 +12,7 @@ import (
 var errAway = errors.New("the store does not answer")
 
 // Who is not known by a replica that is out of touch is told to try again, or to ask another one,
-// and is judged when it is in touch: another replica may have made his token or his group. Who is
+// and is judged when it is in touch: another replica may have made his token. Who is
 // known and refused is refused.
 func TestOutOfTouch(t *testing.T) {
 	t.Parallel()
@@ -26,12 +25,7 @@ func TestOutOfTouch(t *testing.T) {
 		then   codes.Code
 	}{
 		"a token of another replica": {func(*lab) client { return client{token: elsewhere.token("shop/web"), name: "a"} }, audit.TokenRefuse, codes.Unavailable, codes.PermissionDenied},
-		"a group of another replica": {func(l *lab) client {
-			text := l.token("shop/web")
-			l.ledger.config.Groups = func(context.Context, string) (string, string, error) { return "", "", ErrNoGroup }
-			return client{token: text, name: "a"}
-		}, audit.TokenRefuse, codes.Unavailable, codes.FailedPrecondition},
-		"a token malformed": {func(l *lab) client { return client{token: l.token("shop/web")[:40], name: "a"} }, audit.TokenRefuse, codes.PermissionDenied, codes.PermissionDenied},
+		"a token malformed":          {func(l *lab) client { return client{token: l.token("shop/web")[:40], name: "a"} }, audit.TokenRefuse, codes.PermissionDenied, codes.PermissionDenied},
 		"a token used": {func(l *lab) client {
 			text := l.token("shop/web")
 			if _, _, err := l.ask(client{token: text, name: "b"}); err != nil {

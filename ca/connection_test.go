@@ -2,7 +2,6 @@ package ca
 
 import (
 	"crypto/tls"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -13,12 +12,12 @@ import (
 
 // renewals has a workload renew n times, once in every pace, and returns all its certificates, the
 // first one given.
-func (l *lab) renewals(first *tls.Certificate, lives, pace time.Duration, n int) []*tls.Certificate {
+func (l *lab) renewals(first *tls.Certificate, pace time.Duration, n int) []*tls.Certificate {
 	l.t.Helper()
 	all := []*tls.Certificate{first}
 	for range n {
 		l.pass(pace)
-		next, _, err := l.ask(client{cert: all[len(all)-1], lives: lives})
+		next, _, err := l.ask(client{cert: all[len(all)-1]})
 		if err != nil {
 			l.t.Fatal(err)
 		}
@@ -57,17 +56,13 @@ func TestRevokedConnections(t *testing.T) {
 			if l.ledger.outlive != tc.outlive {
 				t.Errorf("connections outlive certificates by %s, want %s", l.ledger.outlive, tc.outlive)
 			}
-			first, _, err := l.ask(client{token: l.token("shop/web"), name: "a", lives: tc.lives})
-			if err != nil {
-				t.Fatal(err)
-			}
-			all := l.renewals(first, tc.lives, tc.pace, tc.n)
+			all := l.renewals(l.join("shop/web", "a"), tc.pace, tc.n)
 			matters := slices.DeleteFunc(all,
 				func(c *tls.Certificate) bool { return !c.Leaf.NotAfter.Add(tc.outlive).After(l.now()) })
 			if n := len(matters); n > tc.most || n < tc.min {
 				t.Errorf("%d certificates matter, want %d to %d", n, tc.min, tc.most)
 			}
-			l.revoke(RevokeWorkload, "shop/a")
+			l.revoke("shop/a")
 			for len(matters) > 0 {
 				r := l.revocations()
 				if want := fingerprints(matters); !slices.Equal(r.Certificates, want) {
@@ -83,43 +78,6 @@ func TestRevokedConnections(t *testing.T) {
 	}
 }
 
-// A certificate that has ended can be revoked by its serial number for as long as a connection may
-// stand on it, and restored, also when its workload may come back no more.
-func TestRevokeEndedSerial(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, nil).bounded(0)
-	l.ledger.config.Grace = 0
-	l.serve()
-	all := l.renewals(l.join("shop/web", "a"), 0, 20*time.Hour, 2) // the first ended 16 h ago
-	serial := serialText(all[0].Leaf)
-	l.revoke(RevokeSerial, serial)
-	if r := l.revocations(); !slices.Equal(r.Certificates, fingerprints(all[:1])) {
-		t.Errorf("listed are %v", r.Certificates)
-	}
-	if err := l.ledger.Restore(t.Context(), RevokeRequest{Kind: RevokeSerial, Name: serial}); err != nil {
-		t.Error(err)
-	}
-	if r := l.revocations(); len(r.Certificates) != 0 {
-		t.Errorf("listed are %v", r.Certificates)
-	}
-	l.pass(40 * time.Hour) // all have ended
-	if err := l.ledger.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	l.revoke(RevokeSerial, serialText(all[2].Leaf))
-	if err := l.ledger.Revoke(t.Context(), RevokeRequest{Kind: RevokeSerial, Name: serial}); err != nil &&
-		!errors.Is(err, ErrNotFound) {
-		t.Error(err)
-	}
-	l.pass(10 * time.Hour)
-	if err := l.ledger.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if all, err := l.ledger.Workloads(t.Context()); err != nil || len(all) != 0 {
-		t.Errorf("%d workloads are known, error %v", len(all), err)
-	}
-}
-
 // Nobody has one of his certificates forgotten by asking for many.
 func TestEndedCertificatesAreNotDriven(t *testing.T) {
 	t.Parallel()
@@ -130,7 +88,7 @@ func TestEndedCertificatesAreNotDriven(t *testing.T) {
 	for len(all) < 3*maxLeaves {
 		var next *tls.Certificate
 		l.pass(time.Minute)
-		if next, _, err = l.ask(client{cert: all[len(all)-1], lives: 5 * time.Minute}); err != nil {
+		if next, _, err = l.ask(client{cert: all[len(all)-1]}); err != nil {
 			break
 		}
 		all = append(all, next)
@@ -138,7 +96,7 @@ func TestEndedCertificatesAreNotDriven(t *testing.T) {
 	if err := wantRefused(err, codes.ResourceExhausted, "too many certificates"); err != nil {
 		t.Error(err)
 	}
-	l.revoke(RevokeWorkload, "shop/a")
+	l.revoke("shop/a")
 	if r := l.revocations(); !slices.Equal(r.Certificates, fingerprints(all)) {
 		t.Errorf("%d certificates are listed, want %d", len(r.Certificates), len(all))
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -17,9 +16,6 @@ import (
 // maxKeyNamed is how many workloads of one service account may differ by their keys alone, because a
 // holder of the account's token can create new keys at any time. Each sweep counts them.
 const maxKeyNamed = 20_000
-
-// joinTime is how long the name of a machine that joined is in use before the machine connects.
-const joinTime = 15 * time.Second
 
 // issuance is a certificate that is about to be handed out.
 type issuance struct {
@@ -47,11 +43,7 @@ type Replacement struct {
 // nothing before. Each workload has a record of its own, so that many can renew at once. Errors:
 // *Refusal, or why it cannot be written.
 func (l *Ledger) enter(ctx context.Context, c *issuance) error {
-	if err := l.retry(func() error { return l.tryEnter(ctx, c) }); err != nil {
-		return err
-	}
-	// Revocations of identities, and pending ones, do not conflict with the commit: look again.
-	return l.refuseRevoked(ctx, c.proof, c.workload)
+	return l.retry(func() error { return l.tryEnter(ctx, c) })
 }
 
 func (l *Ledger) tryEnter(ctx context.Context, c *issuance) error {
@@ -117,10 +109,10 @@ func (l *Ledger) spend(ctx context.Context, c *issuance, w Workload) ([]record.W
 	case used && (t.Key != key || t.Workload != c.workload):
 		return nil, refusal(byToken, "token used", "join token %s was used by %s at %s from %s, and comes for %s with key %s",
 			t.ID, t.Workload, t.Used.Format(time.RFC3339), t.From, c.workload, key)
-	case w.Group != "" && w.Group != t.Group && l.valid(w, c.now.Add(-l.config.Grace)):
+	case w.Group != "" && w.Group != t.Group && !w.holds(c.proof.shown) && l.canRenew(w, c.now):
 		return nil, &Refusal{Code: codes.PermissionDenied, Reason: "name of another group",
-			Public: "a workload of this name has joined another group: choose another name, or revoke the certificates " +
-				"of that one by their serial numbers first",
+			Public: "a workload of this name has joined another group: choose another name, or join on the machine that " +
+				"still has the identity of that workload",
 			Err: fmt.Errorf("workload %s joined group %q, and a token of group %q comes for it",
 				c.workload, w.Group, t.Group)}
 	case used && w.Key != "" && !w.holds(key):
@@ -129,40 +121,14 @@ func (l *Ledger) spend(ctx context.Context, c *issuance, w Workload) ([]record.W
 	case used:
 		return nil, nil
 	}
-	if err := l.refuseTaken(w, c); err != nil {
-		return nil, err
-	}
 	t.Key, t.Workload, t.Used, t.From = key, c.workload, c.now, c.proof.from.String()
 	write, err := l.tokens.replace(t.ID, t, version)
 	return []record.Write{write}, err
 }
 
-// refuseTaken refuses the name of a workload that has a valid certificate and is connected, or has
-// joined a moment ago. A caller that has its key is that workload.
-func (l *Ledger) refuseTaken(w Workload, c *issuance) error {
-	if w.Key == "" || c.ask.Replace || w.holds(c.ask.KeyHash) || w.holds(c.proof.shown) || !l.valid(w, c.now) {
-		return nil
-	}
-	where := l.config.Present(w)
-	if where == "" && c.now.Sub(w.Joined).Abs() < joinTime {
-		where = fmt.Sprintf("a machine joined under this name from %s at %s", w.From,
-			w.Joined.UTC().Format(time.RFC3339))
-	}
-	if where == "" {
-		return nil
-	}
-	return &Refusal{Code: codes.AlreadyExists, Reason: "name in use",
-		Public: fmt.Sprintf("the name %s is in use: %s; give this machine another name, or let it take the place of "+
-			"that one when it is the same machine, installed anew", c.workload, where),
-		Err: fmt.Errorf("%s comes for the name %s, and %s", c.proof.Caller, c.workload, where)}
-}
-
-// valid reports whether a workload has a certificate that is not revoked and expires after a time.
-func (l *Ledger) valid(w Workload, at time.Time) bool {
-	revoked := l.Revocations()
-	return !revoked.Has(RevokeWorkload, w.Name) && slices.ContainsFunc(w.Leaves, func(leaf Leaf) bool {
-		return leaf.NotAfter.After(at) && !revoked.certificate[leaf.SHA256]
-	})
+// canRenew reports whether a workload is not revoked and has a certificate that it can renew.
+func (l *Ledger) canRenew(w Workload, now time.Time) bool {
+	return !l.Revocations().Has(w.Name) && w.Expires().Add(l.config.Grace).After(now)
 }
 
 // reasonReplaced is why the holder of a superseded key is refused.
@@ -186,7 +152,7 @@ func (w *Workload) superseded(leaf *x509.Certificate) error {
 // replacedText is the answer to the holder of a key that was replaced by a new join.
 func replacedText(w *Workload) string {
 	return fmt.Sprintf("another machine joined under the name %s at %s from %s and took its place; "+
-		"join again with --name NAME, or with --replace to take the place back",
+		"join again with --name NAME, or with the same name to take the place back",
 		w.Name, w.Replaced.UTC().Format(time.RFC3339), w.From)
 }
 
@@ -229,27 +195,21 @@ func (l *Ledger) Holds(ctx context.Context, leaf *x509.Certificate) (Workload, e
 	if err := w.superseded(leaf); err != nil {
 		return w, err
 	}
-	return w, l.refuseRevoked(ctx, &Proof{ID: id, How: byCertificate, Leaf: leaf}, name)
+	return w, l.refuseRevoked(ctx, &Proof{ID: id, How: byCertificate}, name)
 }
 
-// refuseRevoked refuses a caller whose identity, workload or certificate is revoked in the store
-// now. The answer is that for any other bad proof of its kind. Errors: *Refusal, or the store cannot
-// be read.
+// refuseRevoked refuses a caller whose identity or workload is revoked in the store now. The answer
+// is that for any other bad proof of its kind. Errors: *Refusal, or the store cannot be read.
 func (l *Ledger) refuseRevoked(ctx context.Context, p *Proof, workload string) error {
-	keys := []record.Key{revocationKey(RevokeIdentity, p.ID.String()), revocationKey(RevokeWorkload, workload)}
-	if p.Leaf != nil {
-		keys = append(keys, revocationKey(RevokeSerial, serialText(p.Leaf)))
-	}
-	for _, key := range keys {
-		x, _, _, err := l.revocation(ctx, key)
+	for _, subject := range []string{p.ID.String(), workload} {
+		x, _, _, err := l.revocation(ctx, subject)
 		switch {
 		case err != nil:
 			return err
-		case !x.Revoked:
-			continue
+		case x.Revoked:
+			text := fmt.Sprintf("%s was revoked at %s by %s", subject, x.At.Format(time.RFC3339), x.By)
+			return refusal(p.How, reasonRevoked, "%s", because(text, x.Reason))
 		}
-		text := fmt.Sprintf("%s %s was revoked at %s by %s", x.Kind, x.Name, x.At.Format(time.RFC3339), x.By)
-		return refusal(p.How, reasonRevoked, "%s", because(text, x.Reason))
 	}
 	return nil
 }

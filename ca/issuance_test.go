@@ -31,7 +31,7 @@ func TestIndexLost(t *testing.T) {
 	l := newLab(t, nil)
 	l.serve()
 	c, revoked := l.join("shop/web", "a"), l.join("shop/api", "b")
-	l.revoke(RevokeWorkload, "shop/b")
+	l.revoke("shop/b")
 	l.forget()
 	l.pass(24*time.Hour + 47*time.Hour)
 	if _, err := l.ledger.Holds(t.Context(), c.Leaf); err != nil {

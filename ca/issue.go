@@ -22,10 +22,8 @@ var ErrSigner = errors.New("cannot sign")
 const (
 	// backdate is how long before now a certificate begins, for clocks that are late. As in Istio.
 	backdate = 2 * time.Minute
-	// defaultValidity is how long a certificate lives unless something else is set or requested.
+	// defaultValidity is how long a certificate lives unless something else is set.
 	defaultValidity = 24 * time.Hour
-	// minValidity is the least that a request may ask for: a shorter one is renewed too often.
-	minValidity = time.Minute
 )
 
 // Grant is what a certificate is meant to say.

@@ -29,12 +29,10 @@ const (
 )
 
 var (
-	// ErrNotFound means that there is no such token, workload, certificate or revocation.
+	// ErrNotFound means that there is no such token, workload or revocation.
 	ErrNotFound = errors.New("not found")
 	// ErrNoGroup means that there is no such WorkloadGroup.
 	ErrNoGroup = errors.New("there is no such WorkloadGroup")
-
-	errGroupIdentity = errors.New("the WorkloadGroup makes no identity")
 )
 
 // LedgerConfig configures a Ledger. Records and TrustDomain are required.
@@ -50,9 +48,6 @@ type LedgerConfig struct {
 	// Groups returns the namespace and the service account of a WorkloadGroup "namespace/name".
 	// Errors: ErrNoGroup, or why it is not known now. Nil: there are no groups.
 	Groups func(ctx context.Context, group string) (namespace, serviceAccount string, err error)
-	// Present returns where the proxy of a workload is connected, or was a moment ago: "a machine of
-	// this name is connected from 10.0.0.5"; else an empty text. Nil: no workload is connected.
-	Present func(w Workload) string
 	// Replaced is called by Run after a workload has joined again with another key. It may be nil.
 	Replaced func(Replacement)
 	// Grace is how long a workload may renew with a certificate that has expired.
@@ -90,9 +85,6 @@ type Ledger struct {
 // NewLedger makes a ledger and reads what is revoked. Errors: records cannot be read.
 func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 	orDefaults(&c.Audit, &c.Log, &c.Now)
-	if c.Present == nil {
-		c.Present = func(Workload) string { return "" }
-	}
 	if c.Replaced == nil {
 		c.Replaced = func(Replacement) {}
 	}
@@ -158,15 +150,13 @@ func (l *Ledger) sweep(ctx context.Context) {
 	}
 }
 
-// Sweep deletes tokens of machines and replicas that expired more than a day ago, workloads that
-// cannot renew any more, and revocations of certificates that cannot be used any more.
+// Sweep deletes join tokens that expired more than a day ago, and workloads that cannot renew any
+// more.
 func (l *Ledger) Sweep(ctx context.Context) error {
 	now := l.config.Now()
 	count := map[string]int{}
 	err := errors.Join(
 		l.tokens.sweep(ctx, func(t Token) bool { return !now.Before(t.Expires.Add(tokenKept)) }),
-		l.revoked.sweep(ctx, func(x Revocation) bool { return x.ended(now, l.revokedFor()+sweepSlack) }),
-		usedTokens(l.config.Records).sweep(ctx, func(t usedToken) bool { return now.After(t.Expires.Add(tokenKept)) }),
 		l.workloads.sweep(ctx, func(w Workload) bool {
 			// It has no certificate to renew with, and no open connection that began with one.
 			if !now.Before(w.Expires().Add(max(l.config.Grace, l.outlive))) {
@@ -181,8 +171,8 @@ func (l *Ledger) Sweep(ctx context.Context) error {
 	return err
 }
 
-// resolve returns the identity of a group's workloads. Errors: ErrNoGroup, errGroupIdentity, or why
-// it is not known now.
+// resolve returns the identity of a group's workloads. Errors: ErrNoGroup, also for a group that makes
+// no identity, or why it is not known now.
 func (l *Ledger) resolve(ctx context.Context, group string) (spiffe.ID, error) {
 	namespace, account, err := l.config.Groups(ctx, group)
 	if err != nil {
@@ -190,7 +180,7 @@ func (l *Ledger) resolve(ctx context.Context, group string) (spiffe.ID, error) {
 	}
 	id, err := l.identity(namespace, account)
 	if err != nil {
-		return spiffe.ID{}, fmt.Errorf("group %.200q: %w: %w", group, errGroupIdentity, err)
+		return spiffe.ID{}, fmt.Errorf("group %.200q: %w with an identity: %w", group, ErrNoGroup, err)
 	}
 	return id, nil
 }

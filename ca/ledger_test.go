@@ -22,11 +22,9 @@ func TestFacts(t *testing.T) {
 	l.serve()
 	a := l.join("shop/web", "a")
 	l.join("shop/web", "b")
-	c := l.join("shop/web", "c")
 	l.join("shop/api", "d")
-	l.revoke(RevokeWorkload, "shop/b")
-	l.revoke(RevokeSerial, serialText(c.Leaf))
-	l.revoke(RevokeIdentity, "spiffe://cluster.local/ns/shop/sa/default")
+	l.revoke("shop/b")
+	l.revoke("spiffe://cluster.local/ns/shop/sa/default")
 	if err := l.ledger.Acknowledge(t.Context(), "shop/a", "bundle"); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package ca
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -28,23 +29,21 @@ func TestNameOfAnotherGroup(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the workload of the name: %v", err)
 	}
-	if _, _, err := l.ask(client{token: token, name: "b"}); err != nil {
-		t.Errorf("the token after that: %v", err)
+	if _, _, err := l.ask(client{token: token, name: "a", cert: l.join("shop/api", "c")}); err == nil {
+		t.Error("the certificate of another workload frees the name")
 	}
-	// An operator says that the machine has moved.
-	l.revoke(RevokeSerial, serialText(first.Leaf))
-	l.revoke(RevokeSerial, serialText(renewed.Leaf))
-	l.join("shop/api", "a")
+	// A machine that moves to another group shows that it has the name.
+	if _, _, err := l.ask(client{token: token, name: "a", cert: renewed}); err != nil {
+		t.Errorf("the machine that has the name: %v", err)
+	}
 }
 
 // A workload whose certificates can neither be shown nor renewed gives its name free.
 func TestNameOfAnotherGroupIsFreed(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil)
+	l := newLab(t, nil).bounded(time.Hour)
 	l.serve()
-	if _, _, err := l.ask(client{token: l.token("shop/web"), name: "a", lives: time.Hour}); err != nil {
-		t.Fatal(err)
-	}
+	l.join("shop/web", "a")
 	l.pass(time.Hour + 48*time.Hour)
 	l.join("shop/api", "a")
 }
@@ -61,7 +60,7 @@ func TestUsedTokenDoesNotComeBack(t *testing.T) {
 	}
 	l.pass(time.Minute)
 	newest := l.join("shop/web", "a")
-	if err := l.audited(audit.WorkloadJoin, "replaced"); err != nil {
+	if err := l.audited(audit.TokenUse, "replaced"); err != nil {
 		t.Error(err)
 	}
 	l.pass(time.Minute)
@@ -71,5 +70,31 @@ func TestUsedTokenDoesNotComeBack(t *testing.T) {
 	}
 	if _, _, err := l.ask(client{cert: newest}); err != nil {
 		t.Errorf("the newest: %v", err)
+	}
+}
+
+// A replaced machine receives the reason at once, and whenever it asks again.
+func TestReplacedIsTold(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, nil)
+	l.serve()
+	first := l.join("shop/web", "vm")
+	before := l.ledger.reportReplaced(t.Context(), nil)
+	l.pass(time.Minute)
+	if _, _, err := l.ask(client{token: l.token("shop/web"), name: "vm"}); err != nil {
+		t.Fatal(err)
+	}
+	l.ledger.reportReplaced(t.Context(), before)
+	const words = "another machine joined under the name shop/vm at 2026-11-21T12:01:00Z from 127.0.0.1"
+	if n := len(l.ousted); n != 1 || !strings.Contains(l.ousted[0].Text, words) ||
+		len(l.ousted[0].Former) != 1 || l.ousted[0].Former[0].SHA256 != Fingerprint(first.Leaf) {
+		t.Errorf("told of the replacement: %+v", l.ousted)
+	}
+	_, _, err := l.ask(client{cert: first})
+	if err := wantRefused(err, codes.Unauthenticated, words); err != nil {
+		t.Error(err)
+	}
+	if _, err := l.ledger.Holds(t.Context(), first.Leaf); err == nil || !strings.Contains(err.Error(), words) {
+		t.Errorf("looked up by its certificate: %v", err)
 	}
 }

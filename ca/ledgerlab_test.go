@@ -42,18 +42,15 @@ type lab struct {
 	server  *Server
 	address string
 
-	mu      sync.Mutex
-	time    time.Time
-	events  []audit.Event
-	present func(Workload) string // guarded by mu; nil: nobody is
-	ousted  []Replacement         // guarded by mu
-
-	first, renewed *tls.Certificate // of a workload, for tests with several steps
+	mu     sync.Mutex
+	time   time.Time
+	events []audit.Event
+	ousted []Replacement // guarded by mu
 }
 
-// bounded has the ledger's peers use connections for as long as they do where certificates live so
-// long.
+// bounded has certificates live so long, and peers use connections accordingly.
 func (l *lab) bounded(validity time.Duration) *lab {
+	l.server.config.Validity = validity
 	l.ledger.outlive = BoundConnections(validity).outlive()
 	return l
 }
@@ -68,7 +65,7 @@ func newLab(t testing.TB, settings func(*ServerConfig)) *lab {
 	var err error
 	l.ledger, err = NewLedger(t.Context(), LedgerConfig{
 		Records: l.store, TrustDomain: "cluster.local", Aliases: []string{"old.local"}, Groups: labGroups, Grace: 48 * time.Hour, Audit: l.record, Log: log, Now: l.now,
-		Present: l.isPresent, Replaced: l.oust,
+		Replaced: l.oust,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +91,7 @@ func labSigner(t testing.TB, root *Signer) *Signer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := NewSigner(cert, key, nil, root.Cert, noon)
+	s, err := NewSigner(cert, key, nil, NewBundle(root.Cert), noon)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,22 +122,6 @@ func (l *lab) pass(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.time = l.time.Add(d)
-}
-
-// connect makes workloads present that are.
-func (l *lab) connect(present func(Workload) string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.present = present
-}
-
-func (l *lab) isPresent(w Workload) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.present == nil {
-		return ""
-	}
-	return l.present(w)
 }
 
 func (l *lab) oust(r Replacement) {
@@ -219,9 +200,9 @@ func (l *lab) certificateFor(key keyer, uri string) *tls.Certificate {
 	return l.certificate(l.signer, uri, noon.Add(-time.Hour), noon.Add(time.Hour), nil, key)
 }
 
-func (l *lab) revoke(kind RevocationKind, name string) {
+func (l *lab) revoke(subject string) {
 	l.t.Helper()
-	if err := l.ledger.Revoke(l.t.Context(), RevokeRequest{Kind: kind, Name: name, By: "tester",
+	if err := l.ledger.Revoke(l.t.Context(), RevokeRequest{Subject: subject, By: "tester",
 		Reason: "stolen"}); err != nil {
 		l.t.Error(err)
 	}
@@ -279,10 +260,7 @@ type client struct {
 	name  string
 	key   crypto.Signer // nil: a new one each time
 	more  map[string]string
-	// replace says that the machine means to take the place of another one.
-	replace bool
-	lives   time.Duration
-	csr     []byte // nil: a good one
+	csr   []byte // nil: a good one
 }
 
 // ask sends one call over a connection of its own, and returns what it got as a certificate for the
@@ -334,13 +312,10 @@ func (l *lab) request(c client) *securityv1.IstioCertificateRequest {
 	if c.name != "" {
 		fields["Workload"] = structpb.NewStringValue(c.name)
 	}
-	if c.replace {
-		fields["Replace"] = structpb.NewBoolValue(true)
-	}
 	for k, v := range c.more {
 		fields[k] = structpb.NewStringValue(v)
 	}
-	return &securityv1.IstioCertificateRequest{Csr: string(c.csr), ValidityDuration: int64(c.lives / time.Second),
+	return &securityv1.IstioCertificateRequest{Csr: string(c.csr),
 		Metadata: &structpb.Struct{Fields: fields}}
 }
 

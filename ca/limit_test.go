@@ -25,10 +25,6 @@ func TestServerLimits(t *testing.T) {
 		first  codes.Code
 		public string
 	}{
-		"address": {func(s *Server) *ratelimit.Limiter { return &s.byAddress }, func(l *lab) client {
-			return client{token: l.token("shop/web"), name: "a", key: NewKey()}
-		},
-			codes.OK, "too many calls come from this address"},
 		"refused": {func(s *Server) *ratelimit.Limiter { return &s.refusedByAddress }, func(*lab) client { return client{} },
 			codes.Unauthenticated, "too many calls from this address were refused"},
 		"caller": {func(s *Server) *ratelimit.Limiter { return &s.byCaller }, func(l *lab) client {

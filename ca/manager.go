@@ -75,6 +75,7 @@ type Manager struct {
 	names    serverNames          // immutable
 	view     atomic.Pointer[view] // nil until the start
 	watchers task.Broadcaster
+	tokens   sync.Map // replica tokens, issuedToken by the hash of the text
 
 	mu        sync.Mutex  // orders changes
 	authority authority   // guarded by mu
@@ -111,6 +112,9 @@ func newManager(c ManagerConfig) (*Manager, error) {
 	if c.Facts == nil {
 		c.Facts = func(context.Context) (Facts, error) { return Facts{}, nil }
 	}
+	if c.Replicas == nil {
+		c.Replicas = func() []admin.Replica { return nil }
+	}
 	m := &Manager{config: c}
 	var err error
 	if m.names, err = newServerNames(c.Names); err != nil {
@@ -119,10 +123,8 @@ func newManager(c ManagerConfig) (*Manager, error) {
 	if c.Plugged != "" {
 		m.authority = &plugged{config: &m.config}
 	} else {
-		m.own = &selfSigned{config: &m.config, dir: folder(c.Dir), states: recordTable[State]{store: c.Records, name: "ca"}}
-		if c.Address != "" {
-			m.own.replicas = &replicaClient{tokenFile: c.ReplicaToken, others: c.Replicas, view: &m.view}
-		}
+		m.own = &selfSigned{config: &m.config, dir: folder(c.Dir), view: &m.view,
+			states: recordTable[State]{store: c.Records, name: "ca"}}
 		m.authority = m.own
 	}
 	return m, nil

@@ -153,7 +153,7 @@ func TestSelfSigned(t *testing.T) {
 	h := newHouse(t)
 	m := h.move()
 	for path, want := range map[string]fs.FileMode{h.config.Dir: 0o700 | fs.ModeDir, h.at(rootFile): 0o600,
-		h.at(intermediateFile): 0o600, h.at(rootsFile): 0o600} {
+		h.at(intermediateFile): 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode() != want {
 			t.Errorf("%s: %v, %v; want %v", path, info, err, want)
 		}
@@ -168,10 +168,6 @@ func TestSelfSigned(t *testing.T) {
 	}
 	if err := believes(t, m.Signer(), noon, m.Bundle().Roots...); err != nil {
 		t.Error(err)
-	}
-	text, err := os.ReadFile(h.at(rootsFile))
-	if err != nil || string(text) != string(m.Bundle().PEM()) {
-		t.Errorf("the copy of the roots: %q, %v", text, err)
 	}
 	s := show(t, m)
 	if s.Kind != "self-signed" || len(s.Roots) != 1 || s.Roots[0].State != "signs" || len(s.Problems) > 0 ||
@@ -259,7 +255,6 @@ func TestSelfSignedRefuses(t *testing.T) {
 		"intermediate lost":     {remove(intermediateFile), nil},
 		"intermediate cut off":  {cut(intermediateFile, 100), nil},
 		"intermediate foreign":  {put(intermediateFile, foreign, 0o600), nil},
-		"copy lost":             {remove(rootsFile), nil},
 		"records lost":          {forget, nil},
 		"leftover of a kill":    {put(".root-key.pem.new-123", []byte("half"), 0o600), nil},
 		"root key lost":         {remove(rootFile), nil}, // it signs on, and says until when
@@ -270,7 +265,6 @@ func TestSelfSignedRefuses(t *testing.T) {
 		"root key of another":   {both(put(rootFile, foreign, 0o600), remove(intermediateFile)), []string{"the records say that root sha256:", "restore that file from a backup of the same time"}},
 		"root key for everyone": {func(h *house) { put(rootFile, mustRead(t, h.at(rootFile)), 0o644)(h) }, []string{"root-key.pem: every user of this machine can read the key (mode 0644): chmod 600"}},
 		"key and records lost":  {both(forget, remove(rootFile)), []string{"intermediate-key.pem says that there was a root", "restore both from a backup", "every workload has to join again"}},
-		"only the copy is left": {both(forget, remove(rootFile, intermediateFile)), []string{"root-cert.pem says that there was a root"}},
 		"plugged in before": {func(h *house) {
 
 			forget(h)

@@ -137,9 +137,8 @@ func (v *PeerVerifier) attest(ctx context.Context, c Call) (*Proof, error) {
 		at = begin // the clock was ahead when it was issued, and has been set back
 	}
 	p, err := v.Verify(c.Peer, at)
-	byIndex := false
 	if r, ok := errors.AsType[*Refusal](err); ok && r.Reason == reasonUntrusted {
-		p, byIndex, err = v.issuedHere(ctx, c.Peer[0], at, err)
+		p, err = v.issuedHere(ctx, c.Peer[0], at, err)
 	}
 	if err != nil {
 		return nil, err
@@ -157,26 +156,26 @@ func (v *PeerVerifier) attest(ctx context.Context, c Call) (*Proof, error) {
 		caller = accountCaller(id)
 	}
 	return &Proof{ID: id, How: byCertificate, Group: w.Group, Caller: caller, Leaf: p.Leaf, name: w.Name,
-		byIndex: byIndex, from: c.From}, nil
+		from: c.From}, nil
 }
 
 // issuedHere accepts a certificate whose root is not trusted any more, if the index has its hash.
 // It was issued here, and a thief of the root's key cannot make one that the index has. Otherwise
 // it returns untrusted. Errors: *Refusal, or the store cannot be read.
-func (v *PeerVerifier) issuedHere(ctx context.Context, leaf *x509.Certificate, at time.Time, untrusted error) (p Peer,
-	byIndex bool, err error) {
-	p, err = v.named(leaf)
+func (v *PeerVerifier) issuedHere(ctx context.Context, leaf *x509.Certificate, at time.Time,
+	untrusted error) (Peer, error) {
+	p, err := v.named(leaf)
 	if err != nil {
-		return p, false, err
+		return p, err
 	}
 	w, _, err := v.ledger.workloads.get(ctx, indexName(leaf, p.ID))
 	if err == nil && !slices.ContainsFunc(w.Leaves, func(l Leaf) bool { return l.SHA256 == p.Fingerprint }) {
 		err = untrusted
 	}
 	if err != nil {
-		return p, false, err
+		return p, err
 	}
-	return p, true, v.inForce(p, at)
+	return p, v.inForce(p, at)
 }
 
 // ServerTLS configures TLS on port 15012. It asks for a client certificate and accepts any: a

@@ -139,7 +139,7 @@ func TestRevokedUnderEveryTrustDomain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.revoke(RevokeIdentity, "spiffe://cluster.local/ns/shop/sa/web")
+	l.revoke("spiffe://cluster.local/ns/shop/sa/web")
 	for name, check := range map[string]func() error{
 		"the connection": func() error { return l.peers.Revoked(p.ID, p.Fingerprint) },
 		"a new one":      func() error { _, err := l.peers.Verify(chainOf(t, old), noon); return err },
@@ -148,7 +148,7 @@ func TestRevokedUnderEveryTrustDomain(t *testing.T) {
 			t.Errorf("%s: got %v", name, r)
 		}
 	}
-	l.revoke(RevokeIdentity, "spiffe://other/ns/shop/sa/web")
+	l.revoke("spiffe://other/ns/shop/sa/web")
 	all := l.ledger.Revocations().Identities
 	if want := []string{"spiffe://cluster.local/ns/shop/sa/web", "spiffe://old.local/ns/shop/sa/web",
 		"spiffe://other/ns/shop/sa/web"}; !slices.Equal(all, want) {

@@ -39,7 +39,6 @@ type plugged struct {
 	signer *Signer
 	bundle *Bundle
 	used   pluggedFiles // the content in use
-	seen   pluggedFiles // the content at the last look
 }
 
 // pluggedFiles are the contents of the files by name.
@@ -68,25 +67,21 @@ func (p *plugged) start(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// look implements authority. It uses new files once they fit together. Files that do not fit may be
-// in the middle of a replacement: they are reported if the next look finds them unchanged.
+// look implements authority. It uses new files once they fit together.
 func (p *plugged) look(_ context.Context, now time.Time) error {
 	files, signer, bundle, err := p.read(now)
-	settled := files.equal(p.seen)
-	p.seen = files
 	if err == nil && !p.bundle.has(signer.root) {
 		err = fmt.Errorf("it signs below the root %s, which no workload trusts yet: add that root to %s first, "+
 			"and wait until every workload trusts both. A restart of ashored uses it at once, and "+
 			"cuts off workloads that do not have the root", signer.root, pluggedRoots)
 	}
-	switch {
-	case err == nil && !files.equal(p.used):
-		p.use(files, signer, bundle, now)
-		return nil
-	case err == nil || !settled:
-		return nil
+	if err != nil {
+		return fmt.Errorf("the files in the folder are refused; those that were read before stay in use: %w", err)
 	}
-	return fmt.Errorf("the files in the folder are refused; those that were read before stay in use: %w", err)
+	if !files.equal(p.used) {
+		p.use(files, signer, bundle, now)
+	}
+	return nil
 }
 
 // use signs with files from now on.
@@ -130,7 +125,7 @@ func (p *plugged) expiring(now time.Time) []string {
 }
 
 // read reads the folder and makes an authority of it. Errors name the file and the reason, and hold
-// nothing of the key. With an error, files has what could be read.
+// nothing of the key.
 func (p *plugged) read(now time.Time) (files pluggedFiles, signer *Signer, bundle *Bundle, err error) {
 	files = pluggedFiles{}
 	for _, name := range []string{pluggedCert, pluggedKey, pluggedRoots, pluggedChain} {
@@ -143,7 +138,7 @@ func (p *plugged) read(now time.Time) (files pluggedFiles, signer *Signer, bundl
 			err = checkKeyMode(path, info.Mode())
 		}
 		if err != nil {
-			return files, nil, nil, fmt.Errorf("%w (wanted: %s, %s, %s and %s)", err, pluggedCert, pluggedKey,
+			return nil, nil, nil, fmt.Errorf("%w (wanted: %s, %s, %s and %s)", err, pluggedCert, pluggedKey,
 				pluggedRoots, pluggedChain)
 		}
 		files[name] = text
@@ -157,50 +152,53 @@ func (p *plugged) read(now time.Time) (files pluggedFiles, signer *Signer, bundl
 
 // parse makes an authority of files.
 func (p *plugged) parse(f pluggedFiles, now time.Time) (*Signer, *Bundle, error) {
-	at := func(name string, err error) (*Signer, *Bundle, error) {
-		return nil, nil, fmt.Errorf("%s: %w", filepath.Join(p.config.Plugged, name), err)
+	certs, err1 := p.certificates(f, pluggedCert)
+	roots, err2 := p.certificates(f, pluggedRoots)
+	var chain []*x509.Certificate
+	var err3 error
+	if len(f[pluggedChain]) > 0 {
+		chain, err3 = p.certificates(f, pluggedChain)
 	}
-	certs, err := DecodeCertificates(f[pluggedCert])
-	if err == nil && len(certs) > 1 {
-		err = fmt.Errorf("it holds %d certificates, want one; those between it and the root belong into %s", len(certs),
-			pluggedChain)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, nil, err
 	}
-	if err != nil {
-		return at(pluggedCert, err)
+	if len(certs) > 1 {
+		return nil, nil, p.in(pluggedCert, fmt.Errorf("it holds %d certificates, want one; those between it and the root "+
+			"belong into %s", len(certs), pluggedChain))
 	}
 	by, err := decodePair(f[pluggedCert], f[pluggedKey])
 	if err != nil {
-		return at(pluggedKey, err)
+		return nil, nil, p.in(pluggedKey, err)
 	}
-	roots, err := DecodeCertificates(f[pluggedRoots])
 	for _, r := range roots {
-		err = errors.Join(err, checkAuthority(r))
-	}
-	if err != nil {
-		return at(pluggedRoots, err)
-	}
-	var chain []*x509.Certificate
-	if len(f[pluggedChain]) > 0 {
-		if chain, err = DecodeCertificates(f[pluggedChain]); err != nil {
-			return at(pluggedChain, err)
+		if err := checkAuthority(r); err != nil {
+			return nil, nil, p.in(pluggedRoots, err)
 		}
 	}
 	bundle := NewBundle(roots...)
-	paths, err := by.cert.Verify(x509.VerifyOptions{Roots: bundle.Pool(), Intermediates: pool(chain), CurrentTime: now,
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
-	if err != nil {
-		return at(pluggedCert, fmt.Errorf("%s does not lead to any root of %s by the certificates in %s: %w",
-			title(by.cert), pluggedRoots, pluggedChain, err))
-	}
-	path := slices.MinFunc(paths, func(a, b []*x509.Certificate) int { return len(a) - len(b) })
-	signer, err := NewSigner(by.cert, by.key, path, path[len(path)-1], now)
+	signer, err := NewSigner(by.cert, by.key, chain, bundle, now)
 	if err == nil {
 		err = signer.trial(bundle, p.config.TrustDomain, now)
 	}
 	if err != nil {
-		return at(pluggedCert, fmt.Errorf("%s: %w", title(by.cert), err))
+		return nil, nil, p.in(pluggedCert, fmt.Errorf("%s, with the certificates in %s and the roots in %s: %w",
+			title(by.cert), pluggedChain, pluggedRoots, err))
 	}
 	return signer, bundle, nil
+}
+
+// certificates decodes a file of certificates.
+func (p *plugged) certificates(f pluggedFiles, name string) ([]*x509.Certificate, error) {
+	certs, err := DecodeCertificates(f[name])
+	if err != nil {
+		return nil, p.in(name, err)
+	}
+	return certs, nil
+}
+
+// in names the file that an error is about.
+func (p *plugged) in(name string, err error) error {
+	return fmt.Errorf("%s: %w", filepath.Join(p.config.Plugged, name), err)
 }
 
 // trial signs for a workload of a trust domain and returns why its peers would refuse that:

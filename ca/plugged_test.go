@@ -193,14 +193,14 @@ func TestReadPluggedRefuses(t *testing.T) {
 		"may not sign":  {remake(ec(), func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageCRLSign }), "may not sign certificates (key usage)"},
 		"weak key":      {remake(weak, nil), "ca-key.pem: its RSA key has 1024 bits, want 2048 to 4096"},
 		"unknown curve": {remake(curve, nil), "ca-key.pem: its key is on a curve that is not allowed"},
-		"no chain":      {func(s *set) { delete(s.files, pluggedChain) }, "does not lead to any root of root-cert.pem by the certificates in cert-chain.pem"},
+		"no chain":      {func(s *set) { delete(s.files, pluggedChain) }, "with the certificates in cert-chain.pem and the roots in root-cert.pem: the authority's certificate is not valid below any root"},
 		"a stranger's root": {func(s *set) { s.files[pluggedRoots] = EncodeCertificates(testRoot(t).Cert) },
 			`ca-cert.pem: "mesh" (serial `},
 		"the root ended": {func(s *set) {
 			s.root = made(t, nil, s.root.Key,
 				func(c *x509.Certificate) { c.Subject = s.root.Cert.Subject; c.NotAfter = noon.Add(-time.Minute) })
 			s.pack(t)
-		}, "does not lead to any root"},
+		}, "is not valid below any root"},
 		"a root is no CA": {func(s *set) {
 			s.files[pluggedRoots] = EncodeCertificates(s.root.Cert,
 				made(t, nil, ec(), func(c *x509.Certificate) { c.IsCA, c.KeyUsage = false, 0 }).Cert)
@@ -208,7 +208,7 @@ func TestReadPluggedRefuses(t *testing.T) {
 		"the chain ended": {func(s *set) {
 			s.files[pluggedChain] = EncodeCertificates(made(t, s.root, s.above.Key,
 				func(c *x509.Certificate) { c.NotAfter = noon }).Cert)
-		}, "does not lead to any root"},
+		}, "is not valid below any root"},
 		"path length": {func(s *set) {
 			s.above = made(t, s.root, s.above.Key,
 				func(c *x509.Certificate) { c.Subject.CommonName = "short"; c.MaxPathLen, c.MaxPathLenZero = 0, true })

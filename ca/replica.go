@@ -2,19 +2,18 @@ package ca
 
 import (
 	"context"
-	"crypto"
+	"crypto/rand"
 	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
-	"github.com/go-jose/go-jose/v4/jwt"
 	"google.golang.org/grpc/codes"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
-	"github.com/ashore-mesh/ashore/internal/record"
 )
 
 const (
@@ -29,55 +28,45 @@ const (
 // ErrReplicaToken is why no replica token is made: it is the caller's fault.
 var ErrReplicaToken = errors.New("cannot make a replica token")
 
-// replicaToken lets its holder have one intermediate. It is a JWT that the root's key signs, so
-// nobody who can write to the store can make one.
+// replicaToken lets its holder have one intermediate. Its text is the prefix, the ID, a dot, and all
+// fields in JSON and base64.
 type replicaToken struct {
-	ID string `json:"jti"`
+	ID     string `json:"id"`
+	Secret string `json:"secret"`
 	// Root is the ID of the root that signs: the holder accepts no other control plane.
 	Root string `json:"root"`
-	// Address is where to connect to the replica that has the root's key.
-	Address string           `json:"address"`
-	Expires *jwt.NumericDate `json:"exp"`
+	// Address is where to connect to the replica that made the token.
+	Address string `json:"address"`
 }
 
-// usedToken is the record of a replica token that was used.
-type usedToken struct {
-	Expires time.Time `json:"expires"`
+// issuedToken is a replica token as the replica that made it remembers it.
+type issuedToken struct {
+	id      string
+	expires time.Time
 }
 
-// usedTokens are the replica tokens that were used, by their IDs.
-func usedTokens(s record.Store) recordTable[usedToken] {
-	return recordTable[usedToken]{store: s, name: "replica-token"}
+// encode is the text of a token.
+func (t replicaToken) encode() (string, error) {
+	text, err := json.Marshal(t)
+	return replicaTokenPrefix + t.ID + "." + base64.RawURLEncoding.EncodeToString(text), err
 }
 
-// encode is the text of a token, signed by the root's key. Errors: ErrSigner.
-func (t replicaToken) encode(key crypto.Signer) (string, error) {
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, nil)
-	text := ""
+// parseReplicaToken reads a token. Errors hold nothing of it.
+func parseReplicaToken(text string) (t replicaToken, err error) {
+	rest, ok := strings.CutPrefix(text, replicaTokenPrefix)
+	_, encoded, _ := strings.Cut(rest, ".")
+	data, err := base64.RawURLEncoding.DecodeString(encoded)
 	if err == nil {
-		text, err = jwt.Signed(signer).Claims(t).Serialize()
+		err = json.Unmarshal(data, &t)
 	}
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrSigner, err)
+	if !ok || err != nil || t.Root == "" || t.Address == "" {
+		return t, errors.New("it does not have the form of a replica token: a part is missing or mistyped")
 	}
-	return replicaTokenPrefix + text, nil
+	return t, nil
 }
 
-// parseReplicaToken reads a token. Its signature is not verified. Errors hold nothing of it.
-func parseReplicaToken(text string) (signed *jwt.JSONWebToken, t replicaToken, err error) {
-	text, ok := strings.CutPrefix(strings.TrimSpace(text), replicaTokenPrefix)
-	signed, err = jwt.ParseSigned(text, []jose.SignatureAlgorithm{jose.ES256})
-	if err == nil {
-		err = signed.UnsafeClaimsWithoutVerification(&t)
-	}
-	if !ok || err != nil || t.ID == "" || t.Expires == nil {
-		return nil, t, errors.New("it does not have the form of a replica token: a part is missing or mistyped")
-	}
-	return signed, t, nil
-}
-
-// CreateReplicaToken makes a token for one more replica. The text is nowhere but in the answer.
-// Errors: ErrReplicaToken.
+// CreateReplicaToken makes a token for one more replica, which this process accepts once. The text is
+// nowhere but in the answer. Errors: ErrReplicaToken.
 func (m *Manager) CreateReplicaToken(ttl time.Duration, by string) (text string, expires time.Time,
 	err error) {
 	switch {
@@ -93,11 +82,11 @@ func (m *Manager) CreateReplicaToken(ttl time.Duration, by string) (text string,
 		return "", expires, fmt.Errorf("%w here: make it on the replica that has the root's key: %w", ErrReplicaToken, err)
 	}
 	expires = m.config.Now().Add(ttl).UTC().Truncate(time.Second)
-	t := replicaToken{ID: newTokenID(), Root: RootID(pair.cert), Address: m.config.Address,
-		Expires: jwt.NewNumericDate(expires)}
-	if text, err = t.encode(pair.key); err != nil {
+	t := replicaToken{ID: newTokenID(), Secret: rand.Text(), Root: RootID(pair.cert), Address: m.config.Address}
+	if text, err = t.encode(); err != nil {
 		return "", expires, err
 	}
+	m.tokens.Store(hexSum([]byte(text)), issuedToken{t.ID, expires})
 	m.config.Audit(audit.Event{Action: audit.ReplicaToken, Actor: by, Target: t.ID,
 		Details: map[string]string{"expires": expires.Format(time.RFC3339)}})
 	return text, expires, nil
@@ -130,22 +119,17 @@ func (m *Manager) attestReplica(_ context.Context, c Call) (*Proof, error) {
 		}
 		return &Proof{How: byReplica, Caller: ControlPlaneID(m.config.TrustDomain).String(), from: c.From}, nil
 	}
-	signed, t, err := parseReplicaToken(c.Bearer)
-	if err != nil {
-		return nil, refuseReplica(codes.Unauthenticated, "token malformed", "%w", err)
-	}
-	pair, err := m.activeKey()
+	found, ok := m.tokens.Load(hexSum([]byte(c.Bearer)))
+	t, _ := found.(issuedToken)
 	switch {
-	case err != nil:
-		return nil, refuseNoKey(err)
-	case signed.Claims(pair.key.Public(), &t) != nil:
-		return nil, refuseReplica(codes.Unauthenticated, "token untrusted",
-			"the replica token is not signed by the root: it is mistyped, of another mesh, or older than a rotation")
-	case !c.Now.Before(t.Expires.Time()):
+	case !ok:
+		return nil, refuseReplica(codes.Unauthenticated, "token unknown", "this control plane does not know the replica "+
+			"token: it was used, is mistyped, or ashored has restarted since it was made; make a new one")
+	case !c.Now.Before(t.expires):
 		return nil, refuseReplica(codes.Unauthenticated, "token expired", "the replica token expired at %s",
-			t.Expires.Time().UTC().Format(time.RFC3339))
+			t.expires.Format(time.RFC3339))
 	}
-	return &Proof{How: byReplica, Caller: "replica token " + t.ID, replica: &t, from: c.From}, nil
+	return &Proof{How: byReplica, Caller: "replica token " + t.id, token: c.Bearer, from: c.From}, nil
 }
 
 func refuseNoKey(err error) *Refusal {
@@ -153,7 +137,7 @@ func refuseNoKey(err error) *Refusal {
 }
 
 // answerReplica issues an intermediate to another replica, and uses up its token.
-func (m *Manager) answerReplica(ctx context.Context, c Call, p *Proof, raw []byte) ([]string, error) {
+func (m *Manager) answerReplica(_ context.Context, c Call, p *Proof, raw []byte) ([]string, error) {
 	ask, err := parseAsk(raw)
 	if err != nil {
 		return nil, err
@@ -166,14 +150,10 @@ func (m *Manager) answerReplica(ctx context.Context, c Call, p *Proof, raw []byt
 	if err != nil {
 		return nil, err
 	}
-	if t := p.replica; t != nil {
-		err := usedTokens(m.config.Records).commit(ctx, t.ID, usedToken{t.Expires.Time()}, "")
-		if errors.Is(err, record.ErrConflict) {
+	if p.token != "" {
+		if _, unused := m.tokens.LoadAndDelete(hexSum([]byte(p.token))); !unused {
 			return nil, refuseReplica(codes.PermissionDenied, "token used",
 				"the replica token was used: make a new one")
-		}
-		if err != nil {
-			return nil, err
 		}
 	}
 	m.config.Log.Info("issued an intermediate to another replica", "from", p.from, "root", RootID(pair.cert),

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -19,32 +18,18 @@ import (
 	"google.golang.org/grpc/status"
 	securityv1 "istio.io/api/security/v1alpha1"
 
-	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/readfile"
 )
 
 // replicaCallTimeout bounds a call to another replica.
 const replicaCallTimeout = 5 * time.Second
 
-// ErrReplica is why a replica gets no intermediate from another one.
-var ErrReplica = errors.New("this replica gets no intermediate")
-
-// replicaClient requests intermediates from the replica that has the root's key.
-type replicaClient struct {
-	tokenFile string                 // may be empty
-	others    func() []admin.Replica // may be nil
-	view      *atomic.Pointer[view]  // of the manager; nil until this replica signs
-}
-
 // fetch requests an intermediate below a root. A replica that has a trusted one proves itself by
-// it, others by the token. Errors: ErrReplica.
+// it, others by the token.
 func (s *selfSigned) fetch(ctx context.Context, root *x509.Certificate, now time.Time) (*pair, error) {
 	c, addresses, err := s.replicaCall(root, now)
-	if err == nil && len(addresses) == 0 {
-		err = errors.New("no other replica is alive: start the one that has the root's key")
-	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrReplica, err)
+		return nil, err
 	}
 	key := NewKey()
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
@@ -52,7 +37,7 @@ func (s *selfSigned) fetch(ctx context.Context, root *x509.Certificate, now time
 		return nil, fmt.Errorf("%w: %w", ErrSigner, err)
 	}
 	c.csr = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
-	var errs []error
+	errs := []error{errors.New("no other replica gives this one an intermediate")}
 	for _, address := range addresses {
 		cert, err := c.do(ctx, address)
 		p := &pair{key: key, cert: cert}
@@ -69,14 +54,14 @@ func (s *selfSigned) fetch(ctx context.Context, root *x509.Certificate, now time
 		}
 		errs = append(errs, fmt.Errorf("replica %s: %w", address, err))
 	}
-	return nil, fmt.Errorf("%w: %w", ErrReplica, errors.Join(errs...))
+	return nil, errors.Join(errs...)
 }
 
 // replicaCall prepares the call for an intermediate, and returns the addresses to call.
 func (s *selfSigned) replicaCall(root *x509.Certificate, now time.Time) (*replicaCall, []string, error) {
 	clock := func() time.Time { return now }
 	if s.above(now) != nil {
-		v := s.replicas.view.Load()
+		v := s.view.Load()
 		if v == nil {
 			return nil, nil, errors.New("this replica has just started, and asks again when it signs")
 		}
@@ -84,50 +69,49 @@ func (s *selfSigned) replicaCall(root *x509.Certificate, now time.Time) (*replic
 		c := &replicaCall{tls: controlPlaneTLS(func() *Bundle { return bundle }, s.config.TrustDomain, clock)}
 		c.tls.Certificates = []tls.Certificate{*v.server}
 		var addresses []string
-		if s.replicas.others != nil {
-			for _, r := range s.replicas.others() {
-				addresses = append(addresses, r.Address)
-			}
+		for _, r := range s.config.Replicas() {
+			addresses = append(addresses, r.Address)
 		}
 		return c, addresses, nil
 	}
-	if s.replicas.tokenFile == "" {
+	if s.config.ReplicaToken == "" {
 		return nil, nil, fmt.Errorf("setting ca.replicaToken: this mesh has a root, whose key is with another replica, "+
 			"and nothing proves that this one belongs to it: run \"ashorectl ca replica-token\" there, put what it prints "+
 			"into a file here, readable by ashored alone, and name the file in the setting (or restore %s from a backup)",
 			s.dir.at(rootFile))
 	}
-	text, t, err := s.replicas.token()
+	text, t, err := s.replicaToken()
 	if id := RootID(root); err == nil && t.Root != id {
 		err = fmt.Errorf("the store says that root %s signs, and the token names root %s: it is of another mesh, or older "+
 			"than a rotation; make a new one (\"ashorectl ca replica-token\")", id, t.Root)
 	}
 	if err != nil {
-		return nil, nil, s.replicas.tokenError(err)
+		return nil, nil, s.tokenError(err)
 	}
 	pinned := NewBundle(root)
 	return &replicaCall{tls: controlPlaneTLS(func() *Bundle { return pinned }, s.config.TrustDomain, clock),
 		token: text}, []string{t.Address}, nil
 }
 
-// token reads the file of the replica token.
-func (c *replicaClient) token() (text string, t replicaToken, err error) {
-	data, info, err := readfile.Read(c.tokenFile, 4<<10)
+// replicaToken reads the file of the replica token.
+func (s *selfSigned) replicaToken() (text string, t replicaToken, err error) {
+	data, info, err := readfile.Read(s.config.ReplicaToken, 4<<10)
 	if err == nil {
-		err = checkKeyMode(c.tokenFile, info.Mode())
+		err = checkKeyMode(s.config.ReplicaToken, info.Mode())
 	}
 	if err == nil {
-		_, t, err = parseReplicaToken(string(data))
+		text = strings.TrimSpace(string(data))
+		t, err = parseReplicaToken(text)
 	}
 	if err != nil {
-		return "", t, fmt.Errorf("%w: put what \"ashorectl ca replica-token\" prints into it", err)
+		err = fmt.Errorf("%w: put what \"ashorectl ca replica-token\" prints into it", err)
 	}
-	return strings.TrimSpace(string(data)), t, nil
+	return text, t, err
 }
 
 // tokenError names the setting and the file.
-func (c *replicaClient) tokenError(err error) error {
-	return fmt.Errorf("setting ca.replicaToken, file %s: %w", c.tokenFile, err)
+func (s *selfSigned) tokenError(err error) error {
+	return fmt.Errorf("setting ca.replicaToken, file %s: %w", s.config.ReplicaToken, err)
 }
 
 // replicaCall is a call for an intermediate.

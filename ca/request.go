@@ -9,8 +9,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 	securityv1 "istio.io/api/security/v1alpha1"
@@ -45,10 +43,6 @@ type ask struct {
 	Workload string
 	// Group is the WorkloadGroup that the caller means to join, "namespace/name", or empty.
 	Group string
-	// Replace means that the caller takes the place of a workload of its name that is connected.
-	Replace bool
-	// Validity is how long the certificate is to live; zero for the default.
-	Validity time.Duration
 }
 
 // parseAsk reads an encoded istio.v1.auth.IstioCertificateRequest. Errors: ErrRequest.
@@ -71,10 +65,8 @@ func parseAsk(raw []byte) (*ask, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Bounded, because a duration has at most 292 years.
-	seconds := max(math.MinInt32, min(math.MaxInt32, r.GetValidityDuration()))
-	return &ask{Request: request, Workload: fields["Workload"].GetStringValue(), Group: fields["Group"].GetStringValue(),
-		Replace: fields["Replace"].GetBoolValue(), Validity: time.Duration(seconds) * time.Second}, nil
+	return &ask{Request: request, Workload: fields["Workload"].GetStringValue(),
+		Group: fields["Group"].GetStringValue()}, nil
 }
 
 // ParseRequest reads one PEM block of a certificate signing request, and checks its signature and

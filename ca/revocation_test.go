@@ -15,7 +15,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// A revocation names every certificate that it puts out, holds for connections that were verified
+// A revocation names every certificate of its workload, holds for connections that were verified
 // before, and is undone.
 func TestRevokeAndRestore(t *testing.T) {
 	t.Parallel()
@@ -26,50 +26,49 @@ func TestRevokeAndRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ofA := []string{Fingerprint(a.Leaf), Fingerprint(renewed.Leaf)}
 	for _, tc := range []struct {
-		kind         RevocationKind
-		name         string
+		subject      string
 		certificates []string
 		out, in      []string // fingerprints
 	}{
-		{RevokeWorkload, "shop/a", []string{Fingerprint(a.Leaf), Fingerprint(renewed.Leaf)}, []string{Fingerprint(a.Leaf), Fingerprint(renewed.Leaf)}, []string{Fingerprint(b.Leaf)}},
-		{RevokeSerial, strings.ToUpper(serialText(a.Leaf)), []string{Fingerprint(a.Leaf)}, []string{Fingerprint(a.Leaf)}, []string{Fingerprint(renewed.Leaf), Fingerprint(b.Leaf)}},
-		{RevokeIdentity, web(t).String(), nil, []string{Fingerprint(a.Leaf), Fingerprint(b.Leaf)}, nil},
+		{"shop/a", ofA, ofA, []string{Fingerprint(b.Leaf)}},
+		{web(t).String(), nil, []string{Fingerprint(a.Leaf), Fingerprint(b.Leaf)}, nil},
 	} {
-		l.revoke(tc.kind, tc.name)
-		l.revoke(tc.kind, tc.name) // again: no harm
+		l.revoke(tc.subject)
+		l.revoke(tc.subject) // again: no harm
 		if err := l.audited(audit.WorkloadRevoke, "stolen"); err != nil {
 			t.Error(err)
 		}
 		now := l.ledger.Revocations()
 		if len(now.List) != 1 {
-			t.Errorf("%s: %d revocations", tc.kind, len(now.List))
+			t.Errorf("%s: %d revocations", tc.subject, len(now.List))
 		}
 		if d := cmp.Diff(sorted(tc.certificates), now.Certificates); d != "" {
-			t.Errorf("%s: %s", tc.kind, d)
+			t.Errorf("%s: %s", tc.subject, d)
 		}
 		for _, f := range tc.out {
 			if err := l.peers.Revoked(web(t), f); err == nil {
-				t.Errorf("%s: %s is in", tc.kind, f)
+				t.Errorf("%s: %s is in", tc.subject, f)
 			}
 		}
 		for _, f := range tc.in {
 			if err := l.peers.Revoked(web(t), f); err != nil {
-				t.Errorf("%s: %v", tc.kind, err)
+				t.Errorf("%s: %v", tc.subject, err)
 			}
 		}
-		restore := RevokeRequest{Kind: tc.kind, Name: tc.name, By: "tester"}
+		restore := RevokeRequest{Subject: tc.subject, By: "tester"}
 		if err := l.ledger.Restore(t.Context(), restore); err != nil {
 			t.Fatal(err)
 		}
 		if err := l.ledger.Restore(t.Context(), restore); !errors.Is(err, ErrNotFound) {
-			t.Errorf("%s: restored twice: %v", tc.kind, err)
+			t.Errorf("%s: restored twice: %v", tc.subject, err)
 		}
 		if err := l.audited(audit.WorkloadRestore, "tester"); err != nil {
 			t.Error(err)
 		}
 		if err := l.peers.Revoked(web(t), Fingerprint(a.Leaf)); err != nil {
-			t.Errorf("%s: not restored: %v", tc.kind, err)
+			t.Errorf("%s: not restored: %v", tc.subject, err)
 		}
 	}
 	if _, _, err := l.ask(client{cert: renewed}); err != nil {
@@ -80,48 +79,27 @@ func TestRevokeAndRestore(t *testing.T) {
 // sorted is a sorted copy, nil when it is empty.
 func sorted(s []string) []string { return slices.Sorted(slices.Values(s)) }
 
-// What cannot be meant is refused with the reason.
+// What is not a subject is refused with the reason, and so is an unknown workload.
 func TestRevokeRefuses(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil)
-	for want, r := range map[string]RevokeRequest{
-		"not of the form":          {Kind: RevokeIdentity, Name: "shop/web"},
-		"want namespace/name":      {Kind: RevokeWorkload, Name: "web"},
-		"not a serial number":      {Kind: RevokeSerial, Name: "xyz"},
-		"shop/none: not found":     {Kind: RevokeWorkload, Name: "shop/none"},
-		"serial 12: not found":     {Kind: RevokeSerial, Name: "00:12"},
-		"want identity, workload":  {Kind: "user", Name: "x"},
-		"at most 1024 are allowed": {Kind: RevokeIdentity, Name: web(t).String(), Reason: strings.Repeat("x", 1025)},
+	for subject, want := range map[string]string{
+		"spiffe://x":                       "not of the form",
+		"web":                              "want NAMESPACE/NAME",
+		"a/b/c":                            "want NAMESPACE/NAME",
+		"shop/" + strings.Repeat("x", 600): "want NAMESPACE/NAME",
 	} {
-		if err := l.ledger.Revoke(t.Context(), r); err == nil || !strings.Contains(err.Error(), want) {
+		if err := CheckSubject(subject); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-}
-
-// The revocation of a certificate is forgotten when it can do nothing more, and not before.
-func TestRevocationsOfCertificatesEnd(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, nil)
-	l.serve()
-	c := l.join("shop/web", "a")
-	l.revoke(RevokeSerial, serialText(c.Leaf))
-	for _, step := range []struct {
-		passes             time.Duration
-		list, certificates int
-	}{{0, 1, 1}, {24*time.Hour + 4*time.Minute, 1, 1}, {time.Minute, 1, 0}, {48*time.Hour - time.Minute, 1,
-		0}, {2 * time.Minute, 0, 0}, {sweepSlack, 0, 0}} {
-		l.pass(step.passes)
-		if err := errors.Join(l.ledger.Sweep(t.Context()), l.ledger.reconcile(t.Context())); err != nil {
-			t.Fatal(err)
-		}
-		r := l.ledger.Revocations()
-		if len(r.List) != step.list || len(r.Certificates) != step.certificates {
-			t.Errorf("at %s: %+v", l.now(), r)
+	for _, subject := range []string{"shop/web", web(t).String()} {
+		if err := CheckSubject(subject); err != nil {
+			t.Error(err)
 		}
 	}
-	if left, err := l.store.List(t.Context(), "revocation"); err != nil || len(left) != 0 {
-		t.Errorf("%d records are left, error %v", len(left), err)
+	err := newLab(t, nil).ledger.Revoke(t.Context(), RevokeRequest{Subject: "shop/none"})
+	if !errors.Is(err, ErrNotFound) {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -143,7 +121,7 @@ func TestRevocationsAreShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := other.Revoke(t.Context(), RevokeRequest{Kind: RevokeWorkload, Name: "shop/a"}); err != nil {
+	if err := other.Revoke(t.Context(), RevokeRequest{Subject: "shop/a"}); err != nil {
 		t.Fatal(err)
 	}
 	<-changed
@@ -166,9 +144,9 @@ func TestRevocationsAreShared(t *testing.T) {
 func TestBadRevocationRecord(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
-	l.revoke(RevokeIdentity, web(t).String())
+	l.revoke(web(t).String())
 	bad := record.Write{Key: record.Key{Table: "revocation", Name: "workload/x"},
-		Value: []byte(`{"kind":"new"`), Version: record.Any}
+		Value: []byte(`{"subject":"new"`), Version: record.Any}
 	if err := l.store.Commit(t.Context(), bad); err != nil {
 		t.Fatal(err)
 	}

@@ -29,18 +29,15 @@ const (
 	maxRevocationFile = 32 << 20
 	// reconcileRetry is how often a write to the store or to the file is retried.
 	reconcileRetry = 2 * time.Second
-	// sweepSlack is how long an ended revocation stays in the store after replicas dropped it, so
-	// that none of them writes it back.
-	sweepSlack = time.Hour
 )
 
 // revocationState is what this replica knows of revocations. Reading it never waits for the store or
 // the disk.
 type revocationState struct {
 	mu       sync.Mutex
-	known    map[record.Key]Revocation // guarded by mu
-	fileErr  error                     // guarded by mu: why the file is out of date
-	storeErr error                     // guarded by mu: why the store was not written
+	known    map[string]Revocation // guarded by mu; by subject
+	fileErr  error                 // guarded by mu: why the file is out of date
+	storeErr error                 // guarded by mu: why the store was not written
 
 	unsaved chan struct{} // capacity 1; has Run write the file
 	saving  sync.Mutex    // held while the file is written
@@ -60,15 +57,15 @@ func (l *Ledger) Watch(ctx context.Context) <-chan struct{} {
 
 // remember takes a record that this replica read or wrote, or could not write.
 func (l *Ledger) remember(x Revocation) {
-	l.update(func(known map[record.Key]Revocation) {
-		if x.Kind != "" && known[x.key()].Epoch <= x.Epoch {
-			known[x.key()] = x
+	l.update(func(known map[string]Revocation) {
+		if x.Subject != "" && known[x.Subject].Epoch <= x.Epoch {
+			known[x.Subject] = x
 		}
 	})
 }
 
 // update changes what is known, puts it in force and notifies watchers. Run writes the file.
-func (l *Ledger) update(change func(known map[record.Key]Revocation)) {
+func (l *Ledger) update(change func(known map[string]Revocation)) {
 	s := &l.revocations
 	s.mu.Lock()
 	change(s.known)
@@ -100,9 +97,8 @@ func (l *Ledger) save() error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	s.mu.Lock()
-	list := slices.SortedFunc(maps.Values(s.known), func(a, b Revocation) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
-	})
+	list := slices.SortedFunc(maps.Values(s.known),
+		func(a, b Revocation) int { return cmp.Compare(a.Subject, b.Subject) })
 	s.mu.Unlock()
 	text, err := json.Marshal(list)
 	if err == nil && !bytes.Equal(text, s.written) {
@@ -122,7 +118,7 @@ func (l *Ledger) save() error {
 
 // readLocal reads the file of this replica. A damaged one is replaced by what the store has.
 func (l *Ledger) readLocal() error {
-	known := map[record.Key]Revocation{}
+	known := map[string]Revocation{}
 	l.revocations.known = known
 	if l.config.Dir == "" {
 		return nil
@@ -145,7 +141,7 @@ func (l *Ledger) readLocal() error {
 		return nil
 	}
 	for _, x := range list {
-		known[x.key()] = x
+		known[x.Subject] = x
 	}
 	return nil
 }
@@ -157,13 +153,13 @@ func (l *Ledger) reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	stored := make(map[record.Key]Revocation, len(list))
+	stored := make(map[string]Revocation, len(list))
 	for _, x := range list {
-		stored[x.key()] = x
+		stored[x.Subject] = x
 	}
 	var errs []error
-	for _, key := range l.merge(stored) {
-		errs = append(errs, l.retry(func() error { return l.writeLocal(ctx, key) }))
+	for _, subject := range l.merge(stored) {
+		errs = append(errs, l.retry(func() error { return l.writeLocal(ctx, subject) }))
 	}
 	l.revocations.mu.Lock()
 	defer l.revocations.mu.Unlock()
@@ -171,33 +167,26 @@ func (l *Ledger) reconcile(ctx context.Context) error {
 	return l.revocations.storeErr
 }
 
-// merge takes what is newer in the store, and returns the keys of what is newer here.
-func (l *Ledger) merge(stored map[record.Key]Revocation) (newer []record.Key) {
-	now := l.config.Now()
-	l.update(func(known map[record.Key]Revocation) {
-		for key, x := range stored {
-			if mine := known[key]; !mine.newer(x) {
-				known[key] = x
+// merge takes what is newer in the store, and returns the subjects whose records are newer here.
+func (l *Ledger) merge(stored map[string]Revocation) (newer []string) {
+	l.update(func(known map[string]Revocation) {
+		for subject, x := range stored {
+			if mine := known[subject]; !mine.newer(x) {
+				known[subject] = x
 			}
 		}
-		for key, x := range known {
-			if x.ended(now, l.revokedFor()) {
-				delete(known, key)
-			} else if x.newer(stored[key]) {
-				newer = append(newer, key)
+		for subject, x := range known {
+			if x.newer(stored[subject]) {
+				newer = append(newer, subject)
 			}
 		}
 	})
 	return newer
 }
 
-// revokedFor is how long the revocation of a certificate stays after that expired: until it cannot
-// be renewed any more, and no connection is open that began with it.
-func (l *Ledger) revokedFor() time.Duration { return max(l.config.Grace+lateClock, l.outlive) }
-
 // writeLocal writes a record that is newer here than in the store.
-func (l *Ledger) writeLocal(ctx context.Context, key record.Key) error {
-	x, version, ahead, err := l.revocation(ctx, key)
+func (l *Ledger) writeLocal(ctx context.Context, subject string) error {
+	x, version, ahead, err := l.revocation(ctx, subject)
 	if err != nil || !ahead {
 		return err
 	}
@@ -214,11 +203,10 @@ func (l *Ledger) writeLocal(ctx context.Context, key record.Key) error {
 	if !x.Revoked {
 		action = audit.WorkloadRestore
 	}
-	l.config.Log.Info("wrote a revocation that the store did not have", "kind", x.Kind, "name", x.Name,
-		"revoked", x.Revoked)
-	l.config.Audit(audit.Event{Action: action, Actor: "ashored", Target: x.Name,
+	l.config.Log.Info("wrote a revocation that the store did not have", "subject", subject, "revoked", x.Revoked)
+	l.config.Audit(audit.Event{Action: action, Actor: "ashored", Target: subject,
 		Reason:  because("written to the store, which did not have it", x.Reason),
-		Details: map[string]string{"kind": string(x.Kind), "kept": "yes", "by": x.By}})
+		Details: map[string]string{"kept": "yes", "by": x.By}})
 	return nil
 }
 

@@ -50,7 +50,7 @@ func account(name string) string { return "spiffe://cluster.local/ns/shop/sa/" +
 func revokeNames(t *testing.T, l *Ledger, names ...string) {
 	t.Helper()
 	for _, n := range names {
-		if err := l.Revoke(t.Context(), RevokeRequest{Kind: RevokeIdentity, Name: account(n), By: "tester"}); err != nil {
+		if err := l.Revoke(t.Context(), RevokeRequest{Subject: account(n), By: "tester"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,7 +59,7 @@ func revokeNames(t *testing.T, l *Ledger, names ...string) {
 func restoreNames(t *testing.T, l *Ledger, names ...string) {
 	t.Helper()
 	for _, n := range names {
-		if err := l.Restore(t.Context(), RevokeRequest{Kind: RevokeIdentity, Name: account(n), By: "tester"}); err != nil {
+		if err := l.Restore(t.Context(), RevokeRequest{Subject: account(n), By: "tester"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -129,7 +129,7 @@ func TestStoreRestoredWhileRunning(t *testing.T) {
 // A damaged local file is replaced by what the store has.
 func TestLocalFileDamaged(t *testing.T) {
 	t.Parallel()
-	for name, text := range map[string]string{"cut": `[{"kind":`, "empty": ""} {
+	for name, text := range map[string]string{"cut": `[{"subject":`, "empty": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir, s := t.TempDir(), record.NewMemory()
@@ -151,18 +151,16 @@ func TestLocalFileDamaged(t *testing.T) {
 // as soon as the store can be written.
 func TestRevokeOnAFullDisk(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []RevocationKind{RevokeIdentity, RevokeWorkload, RevokeSerial} {
-		t.Run(string(kind), func(t *testing.T) {
+	for _, subject := range []string{web(t).String(), "shop/a"} {
+		t.Run(subject, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, nil)
 			l.serve()
 			c, other := l.join("shop/web", "a"), l.join("shop/api", "b")
-			name := map[RevocationKind]string{RevokeIdentity: web(t).String(), RevokeWorkload: "shop/a",
-				RevokeSerial: serialText(c.Leaf)}[kind]
 			l.full()
 			changed := l.ledger.Watch(t.Context())
 			l.run()
-			request := RevokeRequest{Kind: kind, Name: name, By: "tester", Reason: "stolen"}
+			request := RevokeRequest{Subject: subject, By: "tester", Reason: "stolen"}
 			err := l.ledger.Revoke(t.Context(), request)
 			if !errors.Is(err, ErrPending) || !errors.Is(err, errDisk) {
 				t.Fatalf("got %v", err)
@@ -217,11 +215,11 @@ func TestPendingRevocation(t *testing.T) {
 		t.Fatal(err)
 	}
 	cut.fail(func([]record.Write) error { return errDisk })
-	err := one.Revoke(t.Context(), RevokeRequest{Kind: RevokeIdentity, Name: account("a"), By: "tester"})
+	err := one.Revoke(t.Context(), RevokeRequest{Subject: account("a"), By: "tester"})
 	if !errors.Is(err, ErrPending) || !strings.Contains(err.Error(), revocationFile) {
 		t.Fatalf("got %v", err)
 	}
-	if err := one.Restore(t.Context(), RevokeRequest{Kind: RevokeIdentity, Name: account("a")}); !errors.Is(err, errDisk) {
+	if err := one.Restore(t.Context(), RevokeRequest{Subject: account("a")}); !errors.Is(err, errDisk) {
 		t.Errorf("restored without the store: %v", err)
 	}
 	revokeNames(t, two, "a") // it does not know
@@ -262,26 +260,6 @@ func TestLocalFileUnwritable(t *testing.T) {
 		t.Errorf("problems are %q, error %v", l.Problems(), err)
 	}
 	wantRevoked(t, replicaLedger(t, record.NewMemory(), dir), "a")
-}
-
-// A renewal that is in progress while its workload is revoked gets no certificate.
-func TestPendingDuringRenewal(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, nil)
-	l.serve()
-	c := l.join("shop/web", "a")
-	once := sync.OnceFunc(func() {
-		l.full()
-		if err := l.ledger.Revoke(t.Context(), RevokeRequest{Kind: RevokeWorkload, Name: "shop/a"}); !errors.Is(err,
-			ErrPending) {
-			t.Error(err)
-		}
-		l.store.fail(nil)
-	})
-	l.store.fail(func([]record.Write) error { once(); return nil })
-	if _, _, err := l.ask(client{cert: c}); wantRefused(err, codes.Unauthenticated, "") != nil {
-		t.Errorf("it renews: %v", err)
-	}
 }
 
 // While the disk does not take the local file, revocations of this and other replicas are in force,

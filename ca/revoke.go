@@ -1,11 +1,9 @@
 package ca
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,31 +17,22 @@ import (
 var ErrPending = errors.New("in force on this replica alone, as the store cannot be written; " + revocationFile +
 	" keeps it until it can be")
 
-// maxReason bounds an operator's text, in bytes.
-const maxReason = 1024
-
 // RevokeRequest asks to revoke a subject, or to restore it.
 type RevokeRequest struct {
-	Kind RevocationKind
-	// Name is the SPIFFE ID, the "namespace/name", or the serial number in hexadecimal digits.
-	Name string
+	// Subject is a SPIFFE ID, or a workload "namespace/name": CheckSubject accepts it.
+	Subject string
 	// Reason and By are an operator's.
 	Reason, By string
 }
 
 // event is the entry of the audit log for a request.
 func (r RevokeRequest) event(action string) audit.Event {
-	return audit.Event{Action: action, Actor: r.By, Target: r.Name, Reason: r.Reason,
-		Details: map[string]string{"kind": string(r.Kind)}}
+	return audit.Event{Action: action, Actor: r.By, Target: r.Subject, Reason: r.Reason, Details: map[string]string{}}
 }
 
 // Revoke revokes a subject. What is revoked already stays so. Errors: ErrPending when it is in
-// force here and not in the store; ErrNotFound when there is no such workload or certificate; what
-// is wrong with the request.
+// force here and not in the store; ErrNotFound when there is no such workload.
 func (l *Ledger) Revoke(ctx context.Context, r RevokeRequest) error {
-	if len(r.Reason) > maxReason {
-		return fmt.Errorf("the reason has %d bytes, at most %d are allowed", len(r.Reason), maxReason)
-	}
 	// It is done even if the caller does not wait for a slow store.
 	return l.change(context.WithoutCancel(ctx), audit.WorkloadRevoke, r, true)
 }
@@ -61,12 +50,8 @@ func (l *Ledger) NotRevoked(r RevokeRequest, err error) {
 
 // change revokes or restores a subject, and records it in the audit log.
 func (l *Ledger) change(ctx context.Context, action string, r RevokeRequest, revoke bool) error {
-	var err error
-	if r.Name, err = r.Kind.normalise(r.Name); err != nil {
-		return err
-	}
 	event := r.event(action)
-	err = l.retry(func() error { return l.tryChange(ctx, r, revoke) })
+	err := l.retry(func() error { return l.tryChange(ctx, r, revoke) })
 	_ = l.save() // Problems has the error
 	if errors.Is(err, ErrPending) {
 		event.Details["kept"], event.Details["error"] = "no", err.Error()
@@ -74,11 +59,11 @@ func (l *Ledger) change(ctx context.Context, action string, r RevokeRequest, rev
 	} else if l.audited(event, err) == nil {
 		return nil
 	}
-	return fmt.Errorf("%s %s %s: %w", strings.TrimPrefix(action, "workload."), r.Kind, r.Name, err)
+	return fmt.Errorf("%s %s: %w", strings.TrimPrefix(action, "workload."), r.Subject, err)
 }
 
 func (l *Ledger) tryChange(ctx context.Context, r RevokeRequest, revoke bool) error {
-	x, version, _, err := l.revocation(ctx, revocationKey(r.Kind, r.Name))
+	x, version, _, err := l.revocation(ctx, r.Subject)
 	switch {
 	case err != nil:
 		return err
@@ -91,8 +76,8 @@ func (l *Ledger) tryChange(ctx context.Context, r RevokeRequest, revoke bool) er
 		}
 		return ErrNotFound
 	}
-	x = Revocation{Kind: r.Kind, Name: r.Name, Revoked: revoke, Epoch: x.Epoch + 1, Until: x.Until, Reason: r.Reason,
-		By: r.By, At: l.config.Now().UTC()}
+	x = Revocation{Subject: r.Subject, Revoked: revoke, Epoch: x.Epoch + 1, Reason: r.Reason, By: r.By,
+		At: l.config.Now().UTC()}
 	var guard []record.Write
 	if revoke {
 		if guard, err = l.addCertificates(ctx, &x); err != nil {
@@ -112,60 +97,40 @@ func (l *Ledger) tryChange(ctx context.Context, r RevokeRequest, revoke bool) er
 
 // revocation reads the latest record of a subject, and the version of what the store has. If this
 // replica has a newer one, that is returned and ahead is true.
-func (l *Ledger) revocation(ctx context.Context, key record.Key) (x Revocation, version string, ahead bool,
+func (l *Ledger) revocation(ctx context.Context, subject string) (x Revocation, version string, ahead bool,
 	err error) {
-	x, version, err = l.revoked.get(ctx, key.Name)
+	x, version, err = l.revoked.get(ctx, revocationName(subject))
 	l.revocations.mu.Lock()
 	defer l.revocations.mu.Unlock()
-	if mine, ok := l.revocations.known[key]; ok && mine.newer(x) {
+	if mine, ok := l.revocations.known[subject]; ok && mine.newer(x) {
 		mine.Epoch = max(mine.Epoch, x.Epoch+1)
 		return mine, version, true, err
 	}
 	return x, version, false, err
 }
 
-// addCertificates adds the certificates that a revocation concerns, and returns a write that makes
-// a renewal of the same workload conflict. Errors: ErrNotFound.
+// addCertificates adds the certificates of a workload to its revocation, and returns a write that
+// makes a renewal at the same time conflict. Errors: ErrNotFound.
 func (l *Ledger) addCertificates(ctx context.Context, x *Revocation) ([]record.Write, error) {
-	name := x.Name
-	switch x.Kind {
-	case RevokeIdentity:
+	if IsIdentity(x.Subject) {
 		return nil, nil
-	case RevokeSerial:
-		all, err := l.Workloads(ctx)
-		i := slices.IndexFunc(all, func(w Workload) bool {
-			return slices.ContainsFunc(w.Leaves, func(leaf Leaf) bool { return leaf.Serial == x.Name })
-		})
-		if i < 0 {
-			return nil, cmp.Or(err, ErrNotFound)
-		}
-		name = all[i].Name
 	}
-	w, version, err := l.workloads.get(ctx, name)
+	w, version, err := l.workloads.get(ctx, x.Subject)
+	if err == nil && version == "" {
+		err = ErrNotFound
+	}
 	if err != nil {
 		return nil, err
 	}
-	var concerned []Leaf
-	for _, leaf := range w.Leaves {
-		if x.Kind == RevokeWorkload || leaf.Serial == x.Name {
-			concerned = append(concerned, leaf)
-		}
-	}
-	if version == "" || x.Kind == RevokeSerial && len(concerned) == 0 {
-		return nil, ErrNotFound
-	}
-	x.Certificates = concerned
-	if x.Kind == RevokeSerial {
-		x.Until = concerned[0].NotAfter
-	}
-	write, err := l.workloads.replace(name, w, version)
+	x.Certificates = w.Leaves
+	write, err := l.workloads.replace(x.Subject, w, version)
 	return []record.Write{write}, err
 }
 
 // writeRevocation writes a record to the store, and puts it in force here.
 func (l *Ledger) writeRevocation(ctx context.Context, x Revocation, version string, guard []record.Write) error {
 	x.Pending = false
-	write, err := l.revoked.replace(x.key().Name, x, version)
+	write, err := l.revoked.replace(revocationName(x.Subject), x, version)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package ca
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,13 +36,11 @@ func (s *selfSigned) rotate(ctx context.Context, r RotateRequest, now time.Time)
 	switch {
 	case r.Force == None && s.state.Step == None:
 		return s.begin(ctx, r, now)
-	case r.Force == None:
-		return fmt.Errorf("%w: a rotation goes on since %s; its next step is %s, which --force %s takes at once",
-			ErrRotate, s.state.Since.Format(time.RFC3339), next, next)
 	case s.state.Step == None:
 		return fmt.Errorf("%w: no rotation goes on, there is nothing to force", ErrRotate)
 	case r.Force != next:
-		return fmt.Errorf("%w: the next step is %s, not %s", ErrRotate, next, r.Force)
+		return fmt.Errorf("%w: a rotation goes on since %s; its next step is %s, which --force %s takes at once",
+			ErrRotate, s.state.Since.Format(time.RFC3339), next, next)
 	case s.late():
 		return fmt.Errorf("%w: this replica does not sign with the new root yet: %s", ErrRotate, s.overdue)
 	}
@@ -58,28 +57,23 @@ func (s *selfSigned) begin(ctx context.Context, r RotateRequest, now time.Time) 
 	if err != nil {
 		return fmt.Errorf("%w: the new root is made where the old one's key is: %w", ErrRotate, err)
 	}
-	// One that was made and not recorded, because ashored was killed between the two, is used.
-	root, err := s.dir.pair(nextRootFile)
-	if err != nil || root == nil || !now.Before(half(root.cert)) || s.state.Roots[RootID(root.cert)] != nil {
-		if root, err = s.makeRoot(now); err == nil {
-			err = s.dir.writePair(nextRootFile, root)
-		}
-		if err != nil {
-			return err
-		}
+	root, err := s.makeRoot(now)
+	if err == nil {
+		err = s.dir.writePair(nextRootFile, root)
+	}
+	if err != nil {
+		return err
 	}
 	id := RootID(root.cert)
 	to := s.state
-	to.Step, to.Since, to.Next = StepDistribute, now.UTC(), id
+	to.Step, to.Since, to.Other = StepDistribute, now.UTC(), id
 	to.Roots = maps.Clone(s.state.Roots)
 	to.Roots[id] = root.cert.Raw
-	if now.Before(old.cert.NotAfter) { // else nobody trusts it any more
-		cross, err := old.cross(root.cert, now)
-		if err != nil {
-			return err
-		}
-		to.Cross = cross.Raw
+	cross, err := old.cross(root.cert, now)
+	if err != nil {
+		return err
 	}
+	to.Cross = cross.Raw
 	return s.commit(ctx, to, r, 0)
 }
 
@@ -121,18 +115,12 @@ func (s *selfSigned) commit(ctx context.Context, to State, r RotateRequest, wait
 	}
 	step := s.state.following()
 	e := audit.Event{Action: audit.CARotate, Actor: r.Actor, Target: to.Active, Reason: r.Reason,
-		Details: map[string]string{"step": step}}
-	if to.Next != "" {
-		e.Details["next"] = to.Next
-	}
-	if s.state.Old != "" {
-		e.Details["old"] = s.state.Old
-	}
+		Details: map[string]string{"step": step, "other": cmp.Or(to.Other, s.state.Other)}}
 	if r.Force != None {
 		e.Details["forced"] = strconv.Itoa(waiting)
 	}
 	s.config.Audit(e)
-	s.config.Log.Info("rotation of the root", "step", step, "root", to.Active, "next", to.Next, "actor", r.Actor,
+	s.config.Log.Info("rotation of the root", "step", step, "root", to.Active, "other", to.Other, "actor", r.Actor,
 		"forced", r.Force != None, "waited for", waiting)
 	return nil
 }

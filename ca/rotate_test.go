@@ -125,7 +125,7 @@ func TestForce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := force(StepRetire); !errors.Is(err, ErrRotate) ||
-		!strings.Contains(err.Error(), "the next step is activate, not retire") {
+		!strings.Contains(err.Error(), "its next step is activate") {
 		t.Errorf("forced two steps at once: %v", err)
 	}
 	for _, step := range []string{StepActivate, StepRetire} {
@@ -347,8 +347,8 @@ func TestReplicas(t *testing.T) {
 	}
 	root, err := first.activeKey()
 	must(t, err)
-	maker := &selfSigned{config: &b.config}
-	made, err := maker.makeIntermediate(root, noon)
+	made := &pair{key: NewKey()}
+	made.cert, err = root.intermediate(b.config.TrustDomain, made.key.Public(), noon)
 	must(t, err)
 	must(t, folder(b.config.Dir).writePair(intermediateFile, made))
 	second := b.move()

@@ -30,11 +30,10 @@ type State struct {
 	Since time.Time `json:"since"`
 	// Active is the ID of the root that signs.
 	Active string `json:"active"`
-	// Next is the root that will sign, from distribute until activate.
-	Next string `json:"next,omitempty"`
-	// Old is the root that signed before, from activate until retire.
-	Old string `json:"old,omitempty"`
-	// Roots are the certificates of all of them, DER by ID.
+	// Other is the root that will sign, from distribute until activate, or that signed before, from
+	// activate until retire.
+	Other string `json:"other,omitempty"`
+	// Roots are the certificates of both, DER by ID.
 	Roots map[string][]byte `json:"roots"`
 	// Cross is the new root's key certified by the old root, DER, from distribute until retire. By it,
 	// machines that only trust the old root accept what the new one signs.
@@ -84,14 +83,10 @@ func (s State) following() string {
 
 // trusted are the ids of the roots that everybody is to trust.
 func (s State) trusted() []string {
-	switch s.Step {
-	case StepDistribute:
-		return []string{s.Active, s.Next}
-	case StepActivate:
-		return []string{s.Active, s.Old}
-	default:
+	if s.Step == None {
 		return []string{s.Active}
 	}
+	return []string{s.Active, s.Other}
 }
 
 // waiting is what keeps the following step from being safe. Who has a certificate from the old root
@@ -138,9 +133,9 @@ func (s State) done(now time.Time) State {
 	to.Step, to.Since = s.following(), now.UTC()
 	switch to.Step {
 	case StepActivate:
-		to.Old, to.Active, to.Next = s.Active, s.Next, ""
+		to.Active, to.Other = s.Other, s.Active
 	case StepRetire:
-		to.Step, to.Old, to.Cross = None, "", nil
+		to.Step, to.Other, to.Cross = None, "", nil
 		to.Roots = map[string][]byte{s.Active: s.Roots[s.Active]}
 	}
 	return to

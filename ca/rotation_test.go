@@ -25,7 +25,7 @@ func waits(list []admin.Waiting) (out []waiting) {
 
 // rotating is a state in which a rotation from root a to root b is at a step.
 func rotating(step string) State {
-	s := State{Step: StepDistribute, Since: noon.Add(-time.Hour), Active: "a", Next: "b",
+	s := State{Step: StepDistribute, Since: noon.Add(-time.Hour), Active: "a", Other: "b",
 		Roots: map[string][]byte{"a": {1}, "b": {2}}, Cross: []byte{3}}
 	for s.Step != step {
 		s = s.done(s.Since)
@@ -121,7 +121,7 @@ func TestRotationLaws(t *testing.T) {
 	if d := cmp.Diff(want, seen); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	if len(s.Roots) != 1 || s.Cross != nil || s.Old != "" {
+	if len(s.Roots) != 1 || s.Cross != nil || s.Other != "" {
 		t.Errorf("afterwards %+v", s)
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
-	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // The files of a folder of keys. Those with a key hold its certificate too, and only their owner can
@@ -20,7 +20,6 @@ const (
 	rootFile         = "root-key.pem"
 	nextRootFile     = "next-root-key.pem" // during a rotation
 	intermediateFile = "intermediate-key.pem"
-	rootsFile        = "root-cert.pem" // a copy of the trusted roots, for people
 )
 
 const (
@@ -34,11 +33,10 @@ const (
 // which all replicas share; keys are only in its folder. What signs is an intermediate of this
 // replica.
 type selfSigned struct {
-	config *ManagerConfig // immutable
+	config *ManagerConfig // immutable; with an Address there are other replicas
 	dir    folder         // immutable
 	states recordTable[State]
-	// replicas requests intermediates from other replicas; nil: there are none.
-	replicas *replicaClient
+	view   *atomic.Pointer[view] // of the manager; nil until this replica signs
 
 	state   State
 	version string // of the record of state
@@ -92,10 +90,10 @@ func (s *selfSigned) first(ctx context.Context, now time.Time) error {
 			"file", s.dir.at(rootFile))
 		return s.record(ctx, root, now)
 	}
-	if s.replicas != nil && s.replicas.tokenFile != "" {
-		return fmt.Errorf("%w: %w", ErrReplica, s.replicas.tokenError(errors.New("it says that this mesh has a root, "+
-			"and the store has none: start the replica first whose token it is, and see that the setting store is "+
-			"the same there; without ca.replicaToken this one begins a mesh of its own")))
+	if s.config.Address != "" && s.config.ReplicaToken != "" {
+		return s.tokenError(errors.New("it says that this mesh has a root, and the store has none: start the " +
+			"replica first whose token it is, and see that the setting store is the same there; without ca.replicaToken " +
+			"this one begins a mesh of its own"))
 	}
 	if root, err = s.makeRoot(now); err != nil {
 		return err
@@ -136,7 +134,7 @@ func (s *selfSigned) folderRoot(ctx context.Context) (*pair, error) {
 	if err != nil || root != nil {
 		return root, err
 	}
-	for _, name := range []string{nextRootFile, intermediateFile, rootsFile} {
+	for _, name := range []string{nextRootFile, intermediateFile} {
 		if s.dir.has(name) {
 			return nil, fmt.Errorf("%s says that there was a root, and neither %s nor the records have it: restore both "+
 				"from a backup, %s", s.dir.at(name), s.dir.at(rootFile), again)
@@ -187,9 +185,6 @@ func (s *selfSigned) refresh(ctx context.Context, now time.Time) error {
 	s.state, s.version = st, version
 	if s.bundle == nil || s.bundle.ID != bundle.ID {
 		s.bundle = bundle
-		if err := wholefile.Write(s.dir.at(rootsFile), bundle.PEM()); err != nil {
-			s.config.Log.Warn("the copy of the roots for people is old", "error", err)
-		}
 	}
 	if err := s.endRotation(); err != nil {
 		return err
@@ -204,66 +199,51 @@ func (s *selfSigned) endRotation() error {
 	}
 	p, err := s.dir.pair(nextRootFile)
 	if err != nil || RootID(p.cert) != s.state.Active {
-		return err // one that was never recorded is used by the next rotation
+		return err // one that was never recorded is replaced by the next rotation
 	}
 	return s.dir.rename(nextRootFile, rootFile)
 }
 
-// sign makes a signer of this replica's intermediate, below the active root if that is possible.
+// sign renews this replica's intermediate after half of its life, and makes a signer of it. If a new
+// one cannot be had, the present one is used while it is below a trusted root.
 func (s *selfSigned) sign(ctx context.Context, now time.Time) error {
 	active, err := s.state.root(s.state.Active)
 	if err != nil {
 		return err
 	}
-	root, err := s.renew(ctx, active, now)
+	if s.inter == nil || !s.inter.under(active, now) ||
+		due(s.inter.cert, earlier(now.Add(intermediateLife), active.NotAfter), now) {
+		err = s.newIntermediate(ctx, active, now)
+	} else if s.config.Address == "" {
+		_, err = s.rootKey(active) // reported early if it is missing
+	}
+	root := s.above(now)
+	if root == nil {
+		return err
+	}
+	s.overdue = ""
+	if err != nil {
+		s.overdue = fmt.Sprintf("the intermediate cannot be renewed and expires at %s: %v",
+			s.inter.cert.NotAfter.UTC().Format(time.RFC3339), err)
+	}
+	signer, err := NewSigner(s.inter.cert, s.inter.key, nil, NewBundle(root), now)
 	if err != nil {
 		return err
 	}
-	var chain []*x509.Certificate
-	if s.state.Step == StepActivate && root.Equal(active) && len(s.state.Cross) > 0 {
+	if s.state.Step == StepActivate && root.Equal(active) {
 		cross, err := x509.ParseCertificate(s.state.Cross)
 		if err != nil {
 			return fmt.Errorf("the cross-signed root in the records: %w", err)
 		}
 		if now.Before(cross.NotAfter) {
-			chain = append(chain, cross)
+			signer.Intermediates = append(signer.Intermediates, cross)
 		}
-	}
-	signer, err := NewSigner(s.inter.cert, s.inter.key, chain, root, now)
-	if err != nil {
-		return err
 	}
 	if s.signer == nil || !s.signer.Cert.Equal(signer.Cert) ||
 		len(s.signer.Intermediates) != len(signer.Intermediates) {
 		s.signer = signer
 	}
 	return nil
-}
-
-// renew renews this replica's intermediate after half of its life, and returns the root above it:
-// the active one, unless a new intermediate cannot be had and the present one is below another
-// trusted root.
-func (s *selfSigned) renew(ctx context.Context, active *x509.Certificate, now time.Time) (*x509.Certificate, error) {
-	s.overdue = ""
-	fresh := s.inter != nil && s.inter.under(active, now) &&
-		!due(s.inter.cert, earlier(now.Add(intermediateLife), active.NotAfter), now)
-	var err error
-	switch {
-	case !fresh:
-		err = s.newIntermediate(ctx, active, now)
-	case s.replicas == nil:
-		_, err = s.rootKey(active) // reported early if it is missing
-	}
-	if err == nil {
-		return active, nil
-	}
-	above := s.above(now)
-	if above == nil {
-		return nil, err
-	}
-	s.overdue = fmt.Sprintf("the intermediate cannot be renewed and expires at %s: %v",
-		s.inter.cert.NotAfter.UTC().Format(time.RFC3339), err)
-	return above, nil
 }
 
 // newIntermediate makes an intermediate below a root, or requests one from the replica that has the
@@ -273,8 +253,9 @@ func (s *selfSigned) newIntermediate(ctx context.Context, root *x509.Certificate
 	by, err := s.rootKey(root)
 	switch {
 	case err == nil:
-		p, err = s.makeIntermediate(by, now)
-	case s.replicas != nil:
+		p = &pair{key: NewKey()}
+		p.cert, err = by.intermediate(s.config.TrustDomain, p.key.Public(), now)
+	case s.config.Address != "":
 		p, err = s.fetch(ctx, root, now)
 	}
 	if err == nil {
@@ -287,7 +268,8 @@ func (s *selfSigned) newIntermediate(ctx context.Context, root *x509.Certificate
 	return err
 }
 
-// above is the trusted root that this replica's intermediate is below; nil: there is none.
+// above is the trusted root that this replica's intermediate is below, the active one first; nil:
+// there is none.
 func (s *selfSigned) above(now time.Time) *x509.Certificate {
 	if s.inter == nil {
 		return nil
@@ -322,16 +304,9 @@ func (s *selfSigned) rootKey(root *x509.Certificate) (*pair, error) {
 		"certificate, into %s", RootID(root), s.dir, rootFile, intermediateFile)
 }
 
-// makeIntermediate makes an intermediate of this replica.
-func (s *selfSigned) makeIntermediate(root *pair, now time.Time) (*pair, error) {
-	key := NewKey()
-	cert, err := root.intermediate(s.config.TrustDomain, key.Public(), now)
-	return &pair{key: key, cert: cert}, err
-}
-
 // intermediate signs one below a root.
 func (p *pair) intermediate(trustDomain string, key crypto.PublicKey, now time.Time) (*x509.Certificate, error) {
-	above, err := NewSigner(p.cert, p.key, nil, p.cert, now)
+	above, err := NewSigner(p.cert, p.key, nil, NewBundle(p.cert), now)
 	if err != nil {
 		return nil, fmt.Errorf("root %s: %w, and this machine's clock says %s: set the clock; if it is right and the "+
 			"root has expired, move the state folder aside and let every workload join again",

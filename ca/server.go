@@ -1,13 +1,12 @@
 package ca
 
 import (
-	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,8 +30,7 @@ type ServerConfig struct {
 	// Signer and Bundle return those in use.
 	Signer func() *Signer
 	Bundle func() *Bundle
-	// Validity is how long a certificate lives whose request does not name a validity. Zero means
-	// 24h. A request may ask for 1m up to 24h, or up to Validity if that is longer.
+	// Validity is how long certificates live, whatever a request asks for. Zero means 24h.
 	Validity time.Duration
 	Ledger   *Ledger
 	// Peers verifies the certificates of workloads that renew. Nil: no certificate is accepted.
@@ -63,8 +61,8 @@ type Server struct {
 	bodyTimeout time.Duration // immutable
 
 	calls *callLimiter
-	// Calls by address, refused calls by address, and calls by authenticated caller.
-	byAddress, refusedByAddress, byCaller ratelimit.Limiter
+	// Refused calls by address, and calls by authenticated caller.
+	refusedByAddress, byCaller ratelimit.Limiter
 	// Refusals in the audit log, by address or caller, and all of them.
 	written, writtenAll ratelimit.Limiter
 	unwritten           atomic.Int64 // refusals that are not in the audit log, since the last one that is
@@ -75,7 +73,6 @@ func NewServer(c ServerConfig) *Server {
 	orDefaults(&c.Audit, &c.Log, &c.Now)
 	return &Server{
 		config: c, metrics: newServerMetrics(c.Registerer), calls: newCallLimiter(), bodyTimeout: defaultBodyTimeout,
-		byAddress:        ratelimit.Limiter{Burst: 4000, Every: time.Second / 500},
 		refusedByAddress: ratelimit.Limiter{Burst: 200, Every: time.Second / 10},
 		byCaller:         ratelimit.Limiter{Burst: 500, Every: time.Second / 50},
 		written:          ratelimit.Limiter{Burst: 100, Every: 10 * time.Second},
@@ -194,12 +191,8 @@ func busy(public, reason string) *Refusal {
 
 // admit authenticates a caller that does not call too often.
 func (s *Server) admit(ctx context.Context, c Call, attest attestFunc) (*Proof, error) {
-	from := connlimit.Network(c.From).String()
-	if s.refusedByAddress.Exhausted(from, c.Now) {
+	if s.refusedByAddress.Exhausted(connlimit.Network(c.From).String(), c.Now) {
 		return nil, busy("too many calls from this address were refused; wait", "address refused too often")
-	}
-	if ok, _ := s.byAddress.Allow(from, c.Now); !ok {
-		return nil, busy("too many calls come from this address; wait", "address too often")
 	}
 	p, err := attest(ctx, c)
 	if err != nil {
@@ -221,16 +214,12 @@ func (s *Server) answer(ctx context.Context, c Call, p *Proof, raw []byte) ([]st
 	if err != nil {
 		return nil, err
 	}
-	validity, err := s.validity(ask.Validity)
-	if err != nil {
-		return nil, err
-	}
 	signer, bundle := s.config.Signer(), s.config.Bundle()
 	if !bundle.has(signer.root) {
 		return nil, fmt.Errorf("%w: this replica signs below the root %s, which is not trusted any more", ErrSigner,
 			signer.root)
 	}
-	leaf, err := Issue(signer, Grant{ID: p.ID, Workload: workload, Key: ask.Key, Validity: validity}, c.Now)
+	leaf, err := Issue(signer, Grant{ID: p.ID, Workload: workload, Key: ask.Key, Validity: s.config.Validity}, c.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -239,19 +228,9 @@ func (s *Server) answer(ctx context.Context, c Call, p *Proof, raw []byte) ([]st
 		return nil, err
 	}
 	s.issued(c, &x)
-	return slices.Concat([]string{string(EncodeCertificates(leaf))}, signer.texts, []string{bundle.text}), nil
-}
-
-// validity is how long a certificate lives whose request asks for a validity, or for none. Errors:
-// ErrRequest.
-func (s *Server) validity(asked time.Duration) (time.Duration, error) {
-	validity := cmp.Or(s.config.Validity, defaultValidity)
-	if asked == 0 {
-		return validity, nil
+	var chain []string
+	for _, c := range append([]*x509.Certificate{leaf}, signer.Intermediates...) {
+		chain = append(chain, string(EncodeCertificates(c)))
 	}
-	if most := max(defaultValidity, validity); asked < minValidity || asked > most {
-		return 0, fmt.Errorf("%w: a validity of %s is asked for, at least %s and at most %s is issued", ErrRequest, asked,
-			minValidity, most)
-	}
-	return asked, nil
+	return append(chain, bundle.text), nil
 }

@@ -106,25 +106,17 @@ func (s *Server) issued(c Call, x *issuance) {
 	p, key := x.proof, x.ask.KeyHash
 	s.metrics.issued.WithLabelValues(p.How).Inc()
 	if p.How == byToken {
-		s.audit(c, p, audit.Event{Action: audit.TokenUse, Target: x.workload,
-			Details: map[string]string{"token": p.Caller, "key": key}})
-	}
-	if p.Leaf == nil {
-		join := audit.Event{Action: audit.WorkloadJoin, Target: x.workload,
-			Details: map[string]string{"how": p.How, "key": key}}
+		use := audit.Event{Action: audit.TokenUse, Target: x.workload,
+			Details: map[string]string{"token": p.Caller, "key": key}}
 		if x.replaced != "" {
-			join.Details["replaced"] = x.replaced
+			use.Details["replaced"] = x.replaced
 		}
-		s.audit(c, p, join)
+		s.audit(c, p, use)
 	}
-	issue := audit.Event{Action: audit.CertificateIssue, Target: p.ID.String(), Details: map[string]string{
+	s.audit(c, p, audit.Event{Action: audit.CertificateIssue, Target: p.ID.String(), Details: map[string]string{
 		"workload": x.workload, "how": p.How, "serial": serialText(x.leaf), "sha256": Fingerprint(x.leaf),
 		"notAfter": x.leaf.NotAfter.Format(time.RFC3339), "key": key,
-	}}
-	if p.byIndex {
-		issue.Details["by"] = "index"
-	}
-	s.audit(c, p, issue)
+	}})
 }
 
 // audit records an event of a call in the audit log, with the caller as far as it is proven.

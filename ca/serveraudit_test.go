@@ -3,7 +3,6 @@ package ca
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,7 +15,7 @@ func TestServerMetrics(t *testing.T) {
 	l := newLab(t, func(c *ServerConfig) { c.Registerer = r })
 	l.serve()
 	cert := l.join("shop/web", "a")
-	for _, c := range []client{{cert: cert, lives: time.Second}, {}} {
+	for _, c := range []client{{cert: cert, csr: []byte("hello")}, {}} {
 		if _, _, err := l.ask(c); err == nil {
 			t.Error("a bad call gets a certificate")
 		}

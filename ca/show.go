@@ -83,9 +83,7 @@ func (s *selfSigned) show(st *admin.Authority, f Facts, now time.Time) {
 	if s.state.Step != None {
 		st.Rotation = rotation(s.state, s.waiting(f, now))
 	}
-	if s.replicas != nil && s.replicas.others != nil {
-		st.Replicas = s.replicas.others()
-	}
+	st.Replicas = s.config.Replicas()
 	if s.overdue != "" {
 		st.Problems = append(st.Problems, s.overdue)
 	}

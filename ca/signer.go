@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -22,36 +23,26 @@ type Signer struct {
 	Intermediates []*x509.Certificate
 	Root          *x509.Certificate
 
-	texts []string // Intermediates in PEM
-	root  string   // the ID of Root
+	root string // the ID of Root
 }
 
-// NewSigner makes a signer and checks that key belongs to cert and that cert chains to root. chain
-// has the certificates between the two, and may include both.
-func NewSigner(cert *x509.Certificate, key crypto.Signer, chain []*x509.Certificate, root *x509.Certificate,
+// NewSigner makes a signer and checks that key belongs to cert and that cert chains to one of the
+// roots. chain has the certificates between the two, and may include both.
+func NewSigner(cert *x509.Certificate, key crypto.Signer, chain []*x509.Certificate, roots *Bundle,
 	now time.Time) (*Signer, error) {
-	s := &Signer{Cert: cert, Key: key, Root: root, root: RootID(root)}
-	if !cert.Equal(root) {
-		s.Intermediates = append(s.Intermediates, cert)
+	paths, err := cert.Verify(x509.VerifyOptions{Roots: roots.pool, Intermediates: pool(chain), CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	if err != nil {
+		return nil, fmt.Errorf("the authority's certificate is not valid below any root: %w", err)
 	}
-	for _, c := range chain {
-		if !c.Equal(cert) && !c.Equal(root) {
-			s.Intermediates = append(s.Intermediates, c)
-		}
-	}
-	if err := errors.Join(checkAuthority(cert), checkAuthority(root), checkKey(key.Public())); err != nil {
+	path := slices.MinFunc(paths, func(a, b []*x509.Certificate) int { return len(a) - len(b) })
+	last := len(path) - 1
+	s := &Signer{Cert: cert, Key: key, Intermediates: path[:last:last], Root: path[last], root: RootID(path[last])}
+	if err := errors.Join(checkAuthority(cert), checkKey(key.Public())); err != nil {
 		return nil, err
 	}
 	if !sameKey(cert.PublicKey, key.Public()) {
 		return nil, errors.New("the key is not that of the authority's certificate")
-	}
-	opts := x509.VerifyOptions{Roots: pool([]*x509.Certificate{root}), Intermediates: pool(s.Intermediates),
-		CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
-	if _, err := cert.Verify(opts); err != nil {
-		return nil, fmt.Errorf("the authority's certificate is not valid below the root: %w", err)
-	}
-	for _, c := range s.Intermediates {
-		s.texts = append(s.texts, string(EncodeCertificates(c)))
 	}
 	return s, nil
 }
@@ -83,7 +74,7 @@ func NewRoot(name string, life time.Duration, key crypto.Signer, now time.Time) 
 	if err != nil {
 		return nil, err
 	}
-	return NewSigner(cert, key, nil, cert, now)
+	return NewSigner(cert, key, nil, NewBundle(cert), now)
 }
 
 // NewIntermediate signs the certificate of an intermediate authority whose public key is key. The

@@ -107,7 +107,7 @@ func (l *Ledger) CreateToken(ctx context.Context, r TokenRequest) (text string, 
 	if err != nil {
 		return "", t, err
 	}
-	if l.Revocations().Has(RevokeIdentity, id.String()) {
+	if l.Revocations().Has(id.String()) {
 		return "", t, fmt.Errorf("group %s: %w: %s", r.Group, ErrRevokedGroup, id)
 	}
 	text, tokenID := newToken()
@@ -163,17 +163,6 @@ func (l *Ledger) RevokeToken(ctx context.Context, id, by string) error {
 	return nil
 }
 
-// unlessBehind returns r, which refuses what the store does not have. If this replica may lack
-// writes of others, it returns a refusal that asks the caller to try again.
-func (l *Ledger) unlessBehind(r *Refusal) *Refusal {
-	why := l.config.Records.Behind()
-	if why == nil {
-		return r
-	}
-	return &Refusal{Code: codes.Unavailable, Public: publicBehind, Reason: "out of touch",
-		Err: fmt.Errorf("%w, as far as this replica knows, which is out of touch with the store: %w", r.Err, why)}
-}
-
 // checkToken returns the token of a text and the version of its record, if it may be used now. It
 // changes nothing. Errors: *Refusal, or the store cannot be read.
 func (l *Ledger) checkToken(ctx context.Context, text string, now time.Time) (t Token, version string, err error) {
@@ -182,12 +171,15 @@ func (l *Ledger) checkToken(ctx context.Context, text string, now time.Time) (t 
 		return t, "", refusal(byToken, "token malformed", "%w", err)
 	}
 	t, version, err = l.tokens.get(ctx, id)
+	behind := l.config.Records.Behind()
 	switch {
 	case err != nil:
 		return t, "", err
+	case version == "" && behind != nil:
+		return t, "", &Refusal{Code: codes.Unavailable, Public: publicBehind, Reason: "out of touch",
+			Err: fmt.Errorf("this replica does not know join token %s, and is out of touch with the store: %w", id, behind)}
 	case version == "":
-		return t, "", l.unlessBehind(refusal(byToken, "token unknown",
-			"there is no join token %s: it was revoked, or it expired long ago", id))
+		return t, "", refusal(byToken, "token unknown", "there is no join token %s: it was revoked, or it expired long ago", id)
 	case subtle.ConstantTimeCompare([]byte(hash), []byte(t.Hash)) != 1:
 		return t, "", refusal(byToken, "token tampered",
 			"join token %s has another secret: it is mistyped, or somebody guesses", id)

@@ -57,8 +57,6 @@ type Leaf struct {
 	NotAfter time.Time `json:"notAfter"`
 	// Root is the RootID of the root that it leads to.
 	Root string `json:"root,omitempty"`
-	// Revoked means that it is revoked by its serial number. Workloads sets it.
-	Revoked bool `json:"-"`
 }
 
 // leafOf is the entry of a certificate.
@@ -170,16 +168,13 @@ func keyNamedAccount(workload string) (account string, ok bool) {
 	return account, err == nil && len(suffix) == keyNameSize
 }
 
-// Workloads lists the index by name, with what is revoked of each workload. If records cannot be
-// read it returns an error and the other workloads.
+// Workloads lists the index by name, with what is revoked. If records cannot be read it returns an
+// error and the other workloads.
 func (l *Ledger) Workloads(ctx context.Context) ([]Workload, error) {
 	out, err := l.workloads.list(ctx)
 	revoked := l.Revocations()
 	for i, w := range out {
-		out[i].Revoked = revoked.Has(RevokeWorkload, w.Name)
-		for j, leaf := range w.Leaves {
-			w.Leaves[j].Revoked = revoked.Has(RevokeSerial, leaf.Serial)
-		}
+		out[i].Revoked = revoked.Has(w.Name)
 	}
 	return out, err
 }
@@ -213,17 +208,16 @@ func (l *Ledger) Facts(ctx context.Context) (Facts, error) {
 	}
 	revoked := l.Revocations()
 	for _, w := range workloads {
-		if w.Revoked || revoked.Has(RevokeIdentity, w.Identity) {
-			continue
-		}
-		leaves := slices.DeleteFunc(w.Leaves, func(l Leaf) bool { return l.Revoked })
-		n := len(leaves)
+		n := len(w.Leaves)
 		if n > 1 && now.Sub(w.Renewed) < settling {
 			n-- // the latest may not be in use yet
 		}
-		if n > 0 && leaves[n-1].NotAfter.Add(f.Grace).After(now) {
-			f.Leaves = append(f.Leaves, LeafFact{Workload: w.Name, RootID: leaves[n-1].Root, BundleID: w.Bundle,
-				NotAfter: leaves[n-1].NotAfter})
+		if n == 0 || w.Revoked || revoked.identity[w.Identity] {
+			continue
+		}
+		if leaf := w.Leaves[n-1]; leaf.NotAfter.Add(f.Grace).After(now) {
+			f.Leaves = append(f.Leaves, LeafFact{Workload: w.Name, RootID: leaf.Root, BundleID: w.Bundle,
+				NotAfter: leaf.NotAfter})
 		}
 	}
 	return f, nil

@@ -24,7 +24,7 @@ import (
 // no numbers.
 type decoder struct {
 	*parser
-	document
+	root  *yaml.Node // the document
 	where fieldLines // of what was read
 	about string     // Problem.Object; empty until the key is known
 	// guarded says that fields that protect must not be empty; see guards.
@@ -40,7 +40,7 @@ func (d *decoder) errorf(path string, n *yaml.Node, format string, args ...any) 
 		path = path[:maxField] + "…"
 	}
 	d.report(Problem{Severity: feed.Error, Object: d.about, Field: strings.ToValidUTF8(path, ""),
-		Line: d.line(n), Text: fmt.Sprintf(format, args...)})
+		Line: n.Line, Text: fmt.Sprintf(format, args...)})
 }
 
 // unknown reports a field that does not exist.
@@ -115,7 +115,7 @@ func (d *decoder) message(path string, m protoreflect.Message, n *yaml.Node) {
 			return
 		}
 		path := below(path, fd.JSONName())
-		d.where[path] = d.line(key)
+		d.where[path] = key.Line
 		oneof := fd.ContainingOneof()
 		switch {
 		case d.guarded && guards(fd) && isEmpty(value):
@@ -150,7 +150,7 @@ func (d *decoder) field(path string, m protoreflect.Message, fd protoreflect.Fie
 		list := m.Mutable(fd).List()
 		for i, item := range n.Content {
 			path := at(path, i)
-			d.where[path] = d.line(item)
+			d.where[path] = item.Line
 			item = deref(item)
 			if isNull(item) {
 				d.errorf(path, item, "the item is empty: fill it in or remove it")
@@ -167,20 +167,17 @@ func (d *decoder) field(path string, m protoreflect.Message, fd protoreflect.Fie
 
 // entry reads an entry of a map. Keys may be written in any way: 8080 needs no quotes.
 func (d *decoder) entry(path string, m protoreflect.Map, fd protoreflect.FieldDescriptor, key, value *yaml.Node) {
-	d.where[path] = d.line(key)
-	switch {
-	case isNull(value):
+	d.where[path] = key.Line
+	if isNull(value) {
 		d.errorf(path, key, "the value is missing")
-	case d.guarded && guards(fd) && fd.MapValue().Message() != nil && isEmpty(value):
-		d.errorf(path, key, emptiedText)
-	default:
-		k := protoreflect.ValueOfString(key.Value)
-		if fd.MapKey().Kind() != protoreflect.StringKind {
-			k = d.value(path, fd.MapKey(), key, fd.MapKey().Default)
-		}
-		if v := d.value(path, fd.MapValue(), value, m.NewValue); v.IsValid() && k.IsValid() {
-			m.Set(k.MapKey(), v)
-		}
+		return
+	}
+	k := protoreflect.ValueOfString(key.Value)
+	if fd.MapKey().Kind() != protoreflect.StringKind {
+		k = d.value(path, fd.MapKey(), key, fd.MapKey().Default)
+	}
+	if v := d.value(path, fd.MapValue(), value, m.NewValue); v.IsValid() && k.IsValid() {
+		m.Set(k.MapKey(), v)
 	}
 }
 
@@ -282,7 +279,7 @@ func (d *decoder) fields(path string, n *yaml.Node, yield func(key, value *yaml.
 			d.errorf(below(path, key.Value), key, "%s occurs twice, in line %d too: remove one of them%s",
 				quote(key.Value), line, hint)
 		default:
-			seen[key.Value] = d.line(key)
+			seen[key.Value] = key.Line
 			yield(key, value)
 		}
 	}

@@ -7,16 +7,16 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// An empty field (null, as before items that are commented out, "", [] or {}) means the same as a
-// field that is left out. It is refused where any content would protect more. To mean it, leave the
-// field out.
+// An empty field (null, as before items that are commented out, "" or []) means the same as a field
+// that is left out. It is refused where any content would protect more. To mean it, leave the field
+// out, or write {}.
 
 const emptiedText = "the field is empty, which means the same as leaving it out, and may protect less: " +
 	"write a value, or remove the field"
 
-// isEmpty says that nothing is written: null, no text, no item or no field.
+// isEmpty says that nothing is written: null, no text or no item.
 func isEmpty(n *yaml.Node) bool {
-	return isNull(n) || n.Value == "" && len(n.Content) == 0
+	return isNull(n) || n.Kind != yaml.MappingNode && n.Value == "" && len(n.Content) == 0
 }
 
 // guards reports whether a field must not be empty, because any content may protect more.
@@ -35,38 +35,4 @@ func guards(fd protoreflect.FieldDescriptor) bool {
 	}
 	message := fd.ContainingMessage().Name()
 	return message == "ServerTLSSettings" || message == "TLSCertificate" || message == "ClientTLSSettings"
-}
-
-// spellOut writes the first value of an enum into each object without fields. protojson leaves that
-// value out, and Parse would refuse the object as empty.
-func spellOut(m protoreflect.MessageDescriptor, n *yaml.Node) {
-	if n.Kind != yaml.MappingNode {
-		return
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		fd, values := m.Fields().ByJSONName(n.Content[i].Value), []*yaml.Node{n.Content[i+1]}
-		if fd == nil {
-			continue // of a message that JSON writes in its own way
-		}
-		if fd.IsList() || fd.IsMap() {
-			values = values[0].Content // of a map also keys, which are no objects
-		}
-		if fd.IsMap() {
-			fd = fd.MapValue()
-		}
-		for _, v := range values {
-			if fd.Message() != nil {
-				spellOut(fd.Message(), v)
-			}
-		}
-	}
-	if len(n.Content) > 0 {
-		return
-	}
-	for i := range m.Fields().Len() {
-		if fd := m.Fields().Get(i); fd.Enum() != nil && !fd.IsList() && fd.ContainingOneof() == nil {
-			n.Style = 0
-			n.Content = append(n.Content, text(fd.JSONName()), text(string(fd.Enum().Values().ByNumber(0).Name())))
-		}
-	}
 }

@@ -67,23 +67,7 @@ func documentOf(o *Object) (*yaml.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	tree, err := nodeOf(body)
-	if err != nil {
-		return nil, err
-	}
-	spellOut(o.Spec.ProtoReflect().Descriptor(), valueOf(tree, "spec"))
-	return tree, nil
-}
-
-// text makes a scalar that reads back as exactly s.
-func text(s string) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
-	// Block style would lose some blanks and line ends.
-	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) || strings.TrimSpace(s) != s ||
-		s == "<<" {
-		n.Style = yaml.DoubleQuotedStyle
-	}
-	return n
+	return nodeOf(body)
 }
 
 // nodeOf is JSON as a tree in block style.
@@ -115,8 +99,10 @@ func escape(body []byte) []byte {
 // prepare gives the nodes that were read from JSON the style of YAML.
 func prepare(n *yaml.Node) {
 	n.Style = 0
-	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
-		n.Style = text(n.Value).Style
+	// Block style would lose some blanks and line ends.
+	if s := n.Value; n.Tag == "!!str" && (strings.TrimSpace(s) != s || s == "<<" ||
+		strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })) {
+		n.Style = yaml.DoubleQuotedStyle
 	}
 	if len(n.Content) == 0 && n.Kind != yaml.ScalarNode {
 		n.Style = yaml.FlowStyle

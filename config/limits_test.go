@@ -23,7 +23,7 @@ func TestLimits(t *testing.T) {
 		{"nesting", "a.yaml", "a: " + strings.Repeat("[", MaxDepth+2) + strings.Repeat("]", MaxDepth+2), "nest deeper than 64", true},
 		{"deep YAML", "a.yaml", strings.Repeat("[", 100_000), "not valid YAML", true},
 		{"aliases", "a.yaml", repeated, "aliases (*name) stand for more than", true},
-		{"documents", "a.yaml", strings.Repeat("---\n{}\n", MaxDocuments+1), "more than 50000: split", true},
+		{"documents", "a.yaml", strings.Repeat("---\n{}\n", MaxDocuments+1), "more than 50000 documents: split", true},
 		{"documents in JSON", "a.json", "{}\n{}", "write --- before it", true},
 		{"items", "a.yaml", head + "  http: [" + strings.Repeat("{},", MaxItems+1) + "]\n", "the list has 20001 items", false},
 		{"problems", "a.yaml", strings.Repeat("---\n{}\n", MaxProblems+10), "more than 200 problems", true},

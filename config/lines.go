@@ -6,16 +6,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// document is one document of a file.
-type document struct {
-	root *yaml.Node
-	// offset is what to add to a node's line: the parts of a file are read one by one.
-	offset int
-}
-
-// line is the line of n in the file.
-func (d document) line(n *yaml.Node) int { return n.Line + d.offset }
-
 // fieldLines are the lines of the fields of one object, by path.
 type fieldLines map[string]int
 

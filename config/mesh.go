@@ -23,7 +23,7 @@ const meshSection = "mesh"
 // is usable also when there are errors, but must not take effect then.
 func ParseMesh(file string, node *yaml.Node) (*mesh.MeshConfig, []Problem) {
 	m := &mesh.MeshConfig{}
-	d := &decoder{parser: &parser{file: file}, document: document{root: node}, where: fieldLines{}}
+	d := &decoder{parser: &parser{file: file}, root: node, where: fieldLines{}}
 	if !isNull(node) {
 		d.message(meshSection, m.ProtoReflect(), deref(node))
 	}
@@ -32,7 +32,7 @@ func ParseMesh(file string, node *yaml.Node) (*mesh.MeshConfig, []Problem) {
 		checkMesh(&c, m)
 		checkFields(&c, "", m.ProtoReflect(), allMeshFields())
 		for _, problem := range c.problems {
-			problem.Object, problem.Line = "", d.where.of(problem.Field, d.line(node))
+			problem.Object, problem.Line = "", d.where.of(problem.Field, node.Line)
 			d.report(problem)
 		}
 	}

@@ -42,7 +42,7 @@ func (d *decoder) head() (h head, ok bool) {
 	}
 	var apiVersion *yaml.Node
 	d.fields("", root, func(key, value *yaml.Node) {
-		d.where[key.Value] = d.line(key)
+		d.where[key.Value] = key.Line
 		switch key.Value {
 		case "apiVersion":
 			apiVersion = value
@@ -117,7 +117,7 @@ func (d *decoder) version(h head, root, n *yaml.Node) {
 // object reads metadata and spec. It is not ok when the key cannot be known. The spec of a kind that
 // is not supported is left empty: the object is refused in any case.
 func (d *decoder) object(h head) (*Object, bool) {
-	o := &Object{Origin: Origin{File: d.file, Line: d.line(deref(d.root))}}
+	o := &Object{Origin: Origin{File: d.file, Line: deref(d.root).Line}}
 	o.Kind = h.kind
 	if !d.metadata(o, h) {
 		return nil, false
@@ -151,7 +151,7 @@ func (d *decoder) metadata(o *Object, h head) (ok bool) {
 	named, ok := false, true
 	d.fields("metadata", n, func(key, value *yaml.Node) {
 		path := below("metadata", key.Value)
-		d.where[path] = d.line(key)
+		d.where[path] = key.Line
 		switch key.Value {
 		case "name":
 			named = true
@@ -238,7 +238,7 @@ func (d *decoder) stringMap(path string, n *yaml.Node) map[string]string {
 	var m map[string]string
 	d.fields(path, n, func(key, value *yaml.Node) {
 		path := entry(path, key.Value)
-		d.where[path] = d.line(key)
+		d.where[path] = key.Line
 		text, ok := d.readText(path, value)
 		if !ok {
 			return

@@ -3,7 +3,9 @@ package config
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"unicode/utf8"
@@ -11,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/strictyaml"
 )
 
 // Result is what Parse found in one file.
@@ -32,8 +35,9 @@ type Result struct {
 }
 
 // Parse reads a file of Istio's configuration: YAML or JSON, any number of documents, and the kind
-// List. JSON is read as the YAML that it is. A document with an error is refused and the others are read all the same. Of two documents
-// with one key the second is refused. name is the file in problems and in the Origin of objects;
+// List. JSON is read as the YAML that it is. A document with an error is refused and the others are
+// read all the same; a syntax error hides the documents behind it. Of two documents with one key the
+// second is refused. name is the file in problems and in the Origin of objects;
 // only data is read.
 func Parse(name string, data []byte) Result {
 	p := newParser(name, data)
@@ -70,8 +74,8 @@ type parser struct {
 	room      int                // what documents may still cost, with their aliases written out; see cost
 }
 
-// documents splits data and reads the syntax of each part.
-func (p *parser) documents(data []byte) []document {
+// documents reads the syntax of a file, up to the first error.
+func (p *parser) documents(data []byte) []*yaml.Node {
 	if len(data) > MaxFileSize {
 		p.refuse(0, fmt.Sprintf("the file has %d bytes, more than %d: split it into several files", len(data),
 			MaxFileSize))
@@ -85,19 +89,36 @@ func (p *parser) documents(data []byte) []document {
 	if filepath.Ext(p.file) == ".json" {
 		data = escape(data)
 	}
-	return p.readYAML(data)
+	var out []*yaml.Node
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var doc yaml.Node
+		switch err := dec.Decode(&doc); {
+		case errors.Is(err, io.EOF):
+			return out
+		case err != nil:
+			line, text := strictyaml.SyntaxError(data, err)
+			p.refuse(line, text)
+			return out
+		case len(out) == MaxDocuments:
+			p.refuse(doc.Line, fmt.Sprintf("the file has more than %d documents: split it into several files", MaxDocuments))
+			return nil
+		case len(doc.Content) == 1:
+			out = append(out, doc.Content[0])
+		}
+	}
 }
 
 // affordable says that a document is not made to cost memory or time by nesting or aliases.
-func (p *parser) affordable(doc document) bool {
+func (p *parser) affordable(root *yaml.Node) bool {
 	left, deep := p.room, false
-	cost(doc.root, 0, &left, &deep)
+	cost(root, 0, &left, &deep)
 	p.room = left
 	switch {
 	case deep:
-		p.refuse(doc.line(doc.root), fmt.Sprintf("values nest deeper than %d levels: an alias (*name) may stand within its own anchor (&name)", MaxDepth))
+		p.refuse(root.Line, fmt.Sprintf("values nest deeper than %d levels: an alias (*name) may stand within its own anchor (&name)", MaxDepth))
 	case left < 0:
-		p.refuse(doc.line(doc.root), fmt.Sprintf(
+		p.refuse(root.Line, fmt.Sprintf(
 			"aliases (*name) stand for more than %d bytes: write less with them, or several files", MaxAliasSize))
 	}
 	return !deep && left >= 0
@@ -121,18 +142,18 @@ func cost(n *yaml.Node, depth int, left *int, deep *bool) {
 }
 
 // document reads one document, which may be a List of further ones.
-func (p *parser) document(doc document, nested bool) {
-	if isNull(doc.root) {
+func (p *parser) document(root *yaml.Node, nested bool) {
+	if isNull(root) {
 		return
 	}
 	before := p.errors
-	d := &decoder{parser: p, document: doc, where: fieldLines{}}
+	d := &decoder{parser: p, root: root, where: fieldLines{}}
 	head, ok := d.head()
 	switch {
 	case !ok:
 		p.unread = true
 	case head.kind == listKind && nested:
-		d.errorf("", doc.root, "a List within a List is not read: make one list of them")
+		d.errorf("", root, "a List within a List is not read: make one list of them")
 		p.unread = true
 	case head.kind == listKind:
 		p.unread = p.unread || p.errors != before
@@ -150,7 +171,7 @@ func (p *parser) list(d *decoder, head head) {
 		return
 	}
 	for _, item := range head.items.Content {
-		p.document(document{root: item, offset: d.offset}, true)
+		p.document(item, true)
 	}
 }
 

@@ -105,19 +105,12 @@ func checkPolicyMethod(v string) string {
 	return checkPolicyName(v)
 }
 
-// MaxPolicyPath is how many bytes a path of a policy may have. Where it refuses, proxies compile it
-// together with all ways of writing it, and a program that is too large would cost all rules.
-const MaxPolicyPath = 1024
-
 // MaxPolicyTemplate is how many bytes a path template may have, in which an operator counts without
 // its braces. Source: envoy.extensions.path.match.uri_template.v3, path_template.
 const MaxPolicyTemplate = 256
 
 // checkPolicyPath is the rule for paths.
 func checkPolicyPath(v string) string {
-	if len(v) > MaxPolicyPath {
-		return "the path has " + strconv.Itoa(len(v)) + " bytes, and proxies take " + strconv.Itoa(MaxPolicyPath) + ": write its beginning, with a \"*\" at the end"
-	}
 	if strings.ContainsAny(v, "?#") {
 		return quote(v) + " would match nothing: paths are compared without what follows \"?\""
 	}

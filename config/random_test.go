@@ -142,7 +142,7 @@ func readBack(t *testing.T, seed uint64, want protoreflect.Message) {
 	}
 	for _, node := range []*yaml.Node{asJSON, asYAML.Content[0]} {
 		got := want.New()
-		d := &decoder{parser: &parser{}, document: document{root: node}, where: fieldLines{}}
+		d := &decoder{parser: &parser{}, root: node, where: fieldLines{}}
 		d.message("", got, node)
 		for _, p := range d.problems {
 			t.Fatalf("seed %d: %s in\n%s", seed, p, text)

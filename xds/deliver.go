@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
-	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
@@ -73,23 +72,12 @@ func (st *stream) release() { <-st.server.admit }
 // errStopped ends the streams when the server stops.
 var errStopped = status.Error(codes.Unavailable, "shutting down: try another replica")
 
-// deliver sends what the client lacks. first means that a type is answered for the first time.
-func (st *stream) deliver(ctx context.Context, first bool) error {
+// deliver sends what the client lacks.
+func (st *stream) deliver() error {
 	for {
-		if first {
-			if err := st.admit(ctx); err != nil {
-				return err
-			}
-		}
 		r := st.next()
-		if first {
-			st.release()
-		}
 		if r == nil {
 			return nil
-		}
-		if err := st.charge(); err != nil {
-			return err
 		}
 		if err := st.send(r); err != nil {
 			return err
@@ -124,15 +112,8 @@ func (st *stream) next() *ads.Response {
 	return nil
 }
 
-// send sends a response. It waits while the client does not read, at most for SendWait.
+// send sends a response. It waits while the client does not read.
 func (st *stream) send(r *ads.Response) error {
-	if st.sending == nil {
-		st.sending = time.AfterFunc(st.server.cfg.SendWait, func() { task.Poke(st.stuck) })
-	} else {
-		st.sending.Reset(st.server.cfg.SendWait)
-	}
-	defer st.sending.Stop()
-	start := time.Now()
 	f := &frame{out: make(mem.BufferSlice, len(r.Parts))}
 	for i, p := range r.Parts {
 		f.out[i] = mem.SliceBuffer(p)
@@ -143,7 +124,6 @@ func (st *stream) send(r *ads.Response) error {
 	m, name := st.server.metrics, short(r.TypeURL)
 	m.pushes.WithLabelValues(name).Inc()
 	m.size.WithLabelValues(name).Observe(float64(r.Size()))
-	observeSince(m.sendTime, start, time.Now())
 	if log := st.server.log; log.IsDebug() {
 		log.Debug("pushed", "proxy", st.proxy.ID, "type", name, "bytes", r.Size(), "nonce", r.Nonce)
 	}

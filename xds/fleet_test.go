@@ -11,9 +11,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/internal/testport"
 	"github.com/ashore-mesh/ashore/xds"
@@ -98,9 +96,9 @@ func TestSlowClient(t *testing.T) {
 	p := newPlane(t, nil, testport.Address(t), nil)
 	slow := make(chan struct{})
 	stuck := func(string) { <-slow }
-	e := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("slow", "10.0.0.2"), Delta: true,
+	e := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("slow", "10.0.0.2"),
 		Answer: stuck})
-	quick := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("quick", "10.0.0.1"), Delta: true})
+	quick := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("quick", "10.0.0.1")})
 	world := func(i int) []*resource.Resource {
 		var out []*resource.Resource
 		for c := range 500 {
@@ -133,7 +131,7 @@ func TestSlowClient(t *testing.T) {
 func TestDump(t *testing.T) {
 	t.Parallel()
 	p := newPlane(t, nil, testport.Address(t), nil)
-	e := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("web", "10.0.0.1"), Delta: true})
+	e := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("web", "10.0.0.1")})
 	p.publish(slices.Concat(serving("a", 1), chain(1, "a"))...)
 	connect(t, e)
 	eventually(t, func() string { return has(e, 1, "r1", "a") })
@@ -155,42 +153,5 @@ func TestDump(t *testing.T) {
 	}
 	if _, err := p.server.Dump("nobody"); err == nil || err.Error() != `no proxy "nobody" is connected` {
 		t.Errorf("dump of nobody: %v", err)
-	}
-}
-
-// A client that answers pings and does not read is let go.
-func TestClientThatNeverReads(t *testing.T) {
-	t.Parallel()
-	p := newPlane(t, nil, testport.Address(t), func(c *xds.Config) { c.SendWait = 100 * time.Millisecond })
-	reads := make(chan struct{})
-	e := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("slow", "10.0.0.2"), Delta: true,
-		Answer: func(string) { <-reads }})
-	world := func(version time.Duration) (out []*resource.Resource) {
-		for c := range 5000 {
-			out = append(out, serving(fmt.Sprintf("%0200d", c), version)...)
-		}
-		return out
-	}
-	p.publish(serving("a", 1)...)
-	ended := make(chan error, 1)
-	go func() { ended <- e.Run(t.Context()) }()
-	eventually(t, func() string {
-		if len(p.server.Proxies()) == 0 {
-			return "it is not connected"
-		}
-		return ""
-	})
-	version := time.Duration(0)
-	eventually(t, func() string {
-		version++
-		p.publish(world(version)...) // the first one lies in a buffer
-		if len(p.server.Proxies()) > 0 {
-			return "it is still connected"
-		}
-		return ""
-	})
-	close(reads)
-	if err := <-ended; status.Code(err) != codes.DeadlineExceeded {
-		t.Errorf("the client hears %v", err)
 	}
 }

@@ -130,7 +130,6 @@ func (st *stream) mayBegin(target *config.Object, r *registry.Registration) erro
 // refuseRegistration counts and records that the stream may not register.
 func (st *stream) refuseRegistration(err error) {
 	st.server.metrics.refused.WithLabelValues("not registered").Inc()
-	st.server.metrics.registerErrors.Inc()
 	ask := st.proxy.registration
 	st.audit(audit.RegistrationRefuse, st.proxy.Namespace+"/"+cmp.Or(ask.group, ask.entry), audit.Refused,
 		status.Convert(err).Message())

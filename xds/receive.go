@@ -12,8 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
-// take takes in one request. started means that the client asked for a type for the first time.
-func (st *stream) take(ctx context.Context, f *frame) (started bool, err error) {
+// take takes in one request.
+func (st *stream) take(ctx context.Context, f *frame) error {
 	size := f.in.Len()
 	defer func() {
 		f.in.Free()
@@ -21,32 +21,32 @@ func (st *stream) take(ctx context.Context, f *frame) (started bool, err error) 
 	}()
 	r, err := ads.ReadRequest(f.in.ReadOnlyData(), st.sotw)
 	if err != nil {
-		return false, status.Error(codes.InvalidArgument, err.Error())
+		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	if st.early && !st.server.knows(r.TypeURL) {
-		return false, st.server.notReady()
+		return st.server.notReady()
 	}
 	if r.TypeURL == healthType {
-		return false, st.report(ctx, r)
+		return st.report(ctx, r)
 	}
 	if st.proxy == nil {
 		if err := st.introduce(ctx, r.Node); err != nil {
-			return false, err
+			return err
 		}
 	}
 	if st.order.Find(r.TypeURL) != nil {
-		return false, st.receive(r)
+		return st.receive(r)
 	}
 	if err := st.admit(ctx); err != nil {
-		return false, err
+		return err
 	}
 	defer st.release()
 	if r.TypeURL == ProxyConfigType {
 		if st.refresh(); st.scope.Trust == nil {
-			return false, nil // as in Istio: no response where there is nothing to send
+			return nil // as in Istio: no response where there is nothing to send
 		}
 	}
-	return true, st.receive(r)
+	return st.receive(r)
 }
 
 // introduce takes in the node of the first request, and registers the workload.
@@ -68,7 +68,7 @@ func (st *stream) introduce(ctx context.Context, node []byte) error {
 	if err := st.quota.hold(len(node)); err != nil {
 		return err
 	}
-	st.proxy = p
+	st.proxy, st.shown = p, p.Node
 	s.add(st)
 	st.logLine(hclog.Info, "proxy connected", "proxy", p.ID, "stream", string(p.purpose), "peer", st.peer,
 		"identity", st.who.Identity, "serial", st.who.Serial, "version", p.Version, "delta", !st.sotw)
@@ -103,7 +103,7 @@ func (st *stream) receive(r *ads.Request) error {
 	if err := st.quota.hold(extra); err != nil {
 		return err
 	}
-	out, err := t.Receive(r, time.Now())
+	rejected, err := t.Receive(r, time.Now())
 	_ = st.quota.hold(-extra)
 	if err != nil {
 		return status.Error(codes.ResourceExhausted, err.Error())
@@ -111,7 +111,9 @@ func (st *stream) receive(r *ads.Request) error {
 	if err := st.charge(); err != nil {
 		return err
 	}
-	st.note(t, r, out)
+	if rejected {
+		st.noteRejection(t, r.Rejected.Message)
+	}
 	return nil
 }
 
@@ -140,19 +142,14 @@ func (st *stream) prefix() string {
 	return strconv.FormatUint(st.serial, 36) + "." + strconv.FormatInt(st.since.UnixNano(), 36) + "-"
 }
 
-// note counts and logs what a request said about a response.
-func (st *stream) note(t *ads.Subscription, r *ads.Request, out ads.Outcome) {
-	m, name := st.server.metrics, short(r.TypeURL)
-	switch {
-	case out.Rejected:
-		m.rejects.WithLabelValues(name).Inc()
-		var names []string
-		for _, r := range t.Rejected() {
-			names = append(names, r.Name)
-		}
-		st.server.peerLog.Log(hclog.Warn, st.logKey()+" "+name, "proxy rejected resources", "proxy", st.proxy.ID,
-			"type", name, "rejected", names, "error", r.Rejected.Message)
-	case !out.Acknowledged && !out.Started && r.Nonce != "":
-		m.stale.WithLabelValues(name).Inc()
+// noteRejection counts and logs that the client rejected a response.
+func (st *stream) noteRejection(t *ads.Subscription, message string) {
+	name := short(t.Kind().TypeURL)
+	st.server.metrics.rejects.WithLabelValues(name).Inc()
+	var names []string
+	for _, r := range t.Rejected() {
+		names = append(names, r.Name)
 	}
+	st.server.peerLog.Log(hclog.Warn, st.logKey()+" "+name, "proxy rejected resources", "proxy", st.proxy.ID,
+		"type", name, "rejected", names, "error", message)
 }

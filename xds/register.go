@@ -85,7 +85,6 @@ func (st *stream) register(ctx context.Context) error {
 	st.mu.Lock()
 	st.registered = &r.RegistrationKey
 	st.mu.Unlock()
-	s.metrics.registered.Inc()
 	st.logLine(hclog.Info, "workload registered", "workload", r.Namespace+"/"+r.Name, "group", r.Group,
 		"identity", r.Identity, "proxy", st.proxy.ID)
 	return nil
@@ -141,7 +140,6 @@ func (st *stream) unregister() {
 		return
 	}
 	s := st.server
-	s.metrics.unregistered.Inc()
 	ctx, cancel := context.WithTimeout(context.Background(), disconnectTimeout)
 	defer cancel()
 	end := s.cfg.Runtime.Disconnect

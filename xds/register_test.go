@@ -507,8 +507,7 @@ func TestRefusedRegistrationsAreBounded(t *testing.T) {
 	if err := stays.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web"})); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]float64{"auto_registration_errors_total": 60, "auto_registration_success_total": 1,
-		"ashore_workloads_registered": 1}
+	want := map[string]float64{"pilot_xds_refused_streams": 60, "ashore_workloads_registered": 1}
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"iter"
 	"maps"
 	"net/netip"
@@ -24,6 +23,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/ratelimit"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/ads"
@@ -102,14 +102,12 @@ type Config struct {
 	// on all of its streams together. A proxy that subscribes to 10,000 names takes about 1.5 MB.
 	// Zero means 12 MiB.
 	WorkloadBytes int
-	// Admissions is how many streams may generate their first responses at one time; the others wait.
+	// Admissions is how many streams may generate a type for the first time at once; the others wait.
 	// Zero means two for each processor.
 	Admissions int
 	// RouteWait is how long a listener, route or filter waits until the endpoints of a new cluster
 	// that it names are acknowledged. Zero means 2s.
 	RouteWait time.Duration
-	// SendWait is how long a response may wait for a client to read. Zero means 5m.
-	SendWait time.Duration
 	// RemovalWait is how long a removed cluster or route stays, so that what uses it moves on first.
 	// Zero means 10s.
 	RemovalWait time.Duration
@@ -123,7 +121,7 @@ type Server struct {
 	cache   *ads.Cache    // immutable
 	nodes   *nodes        // immutable
 	quotas  *quotas       // immutable
-	admit   chan struct{} // immutable; has a token for each stream that generates its first responses
+	admit   chan struct{} // immutable; has a token for each stream that generates a type for the first time
 	stopped chan struct{} // immutable; closed when Run ends
 	name    string        // immutable; unique to this process
 	recheck chan struct{} // cap 1; written by Recheck, read by Run
@@ -148,8 +146,8 @@ type snapshot struct {
 	since   time.Time
 }
 
-// New returns a server that refuses streams until the first Publish. Errors: a missing field of cfg,
-// or metrics that are registered already.
+// New returns a server that refuses streams until the first Publish. Errors: a missing field of cfg.
+// It panics if its metrics are registered already.
 func New(cfg Config) (*Server, error) {
 	if cfg.Generator == nil || cfg.Log == nil {
 		return nil, errors.New("xds: a server needs a Generator and a Log")
@@ -158,30 +156,23 @@ func New(cfg Config) (*Server, error) {
 	cfg.WorkloadBytes = cmp.Or(cfg.WorkloadBytes, 12<<20)
 	cfg.Admissions = cmp.Or(cfg.Admissions, 2*runtime.GOMAXPROCS(0))
 	cfg.RouteWait = cmp.Or(cfg.RouteWait, 2*time.Second)
-	cfg.SendWait = cmp.Or(cfg.SendWait, 5*time.Minute)
 	cfg.RemovalWait = cmp.Or(cfg.RemovalWait, 10*time.Second)
-	m := newMetrics(cfg.Registerer, cfg.Runtime)
 	log := cfg.Log.Named("xds")
 	s := &Server{
 		cfg:     cfg,
 		log:     log,
 		peerLog: ratelimit.NewLogger(log),
-		metrics: m,
 		cache:   ads.NewCache(),
 		nodes:   newNodes(cfg.Generator.Capabilities),
-		quotas: &quotas{streams: cfg.WorkloadStreams, bytes: cfg.WorkloadBytes,
-			refused: m.refused.WithLabelValues("too much memory"), held: map[string]*usage{}},
 		admit:   make(chan struct{}, cfg.Admissions),
 		stopped: make(chan struct{}),
 		name:    rand.Text(),
 		recheck: make(chan struct{}, 1),
 		streams: map[*stream]struct{}{},
 	}
-	if cfg.Registerer != nil {
-		if err := cfg.Registerer.Register(newClientMetrics(s)); err != nil {
-			return nil, fmt.Errorf("xds: register metrics: %w", err)
-		}
-	}
+	s.metrics = newMetrics(s)
+	s.quotas = &quotas{streams: cfg.WorkloadStreams, bytes: cfg.WorkloadBytes,
+		refused: s.metrics.refused.WithLabelValues("too much memory"), held: map[string]*usage{}}
 	return s, nil
 }
 
@@ -209,21 +200,17 @@ func (s *Server) Run(ctx context.Context) error {
 // does not wait.
 func (s *Server) Publish(c Context, since time.Time) {
 	s.current.Store(&snapshot{context: c, since: since})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for st := range s.streams {
-		st.awake()
+	for _, st := range s.all() {
+		task.Poke(st.wake)
 	}
 }
 
 // PublishObjects wakes all streams that read configuration. It does not wait.
 func (s *Server) PublishObjects() {
 	s.news.Add(1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for st := range s.streams {
+	for _, st := range s.all() {
 		if st.reads.Load() {
-			st.awake()
+			task.Poke(st.wake)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package xds
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -51,8 +52,17 @@ type TypeStatus struct {
 
 // client is what is connected of one proxy.
 type client struct {
-	streams []*stream // of its Envoy
+	streams []*stream // of its Envoy, the newest first
 	control *stream   // the newest one of its agent; nil: none
+}
+
+// current are the newest stream of its Envoy and that of its agent, as far as there are any.
+func (c *client) current() []*stream {
+	n := min(len(c.streams), 1)
+	if c.control == nil {
+		return c.streams[:n]
+	}
+	return append(c.streams[:n:n], c.control)
 }
 
 // clients are the connected proxies.
@@ -60,7 +70,8 @@ func (s *Server) clients() map[string]*client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := map[string]*client{}
-	for st := range s.streams {
+	newestFirst := func(a, b *stream) int { return cmp.Compare(b.serial, a.serial) }
+	for _, st := range slices.SortedFunc(maps.Keys(s.streams), newestFirst) {
 		c := out[st.client()]
 		if c == nil {
 			c = &client{}
@@ -68,7 +79,7 @@ func (s *Server) clients() map[string]*client {
 		}
 		if st.proxy.purpose != forControl {
 			c.streams = append(c.streams, st)
-		} else if c.control == nil || st.serial > c.control.serial {
+		} else if c.control == nil {
 			c.control = st
 		}
 	}
@@ -116,11 +127,7 @@ func (s *Server) ResourceProblems() []feed.Problem {
 func (st *stream) status() ProxyStatus {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	node := st.proxy.Node
-	if st.shown != (push.Node{}) {
-		node = st.shown
-	}
-	p := ProxyStatus{ID: st.proxy.ID, Node: node, Version: st.proxy.Version, Agent: st.proxy.Agent,
+	p := ProxyStatus{ID: st.proxy.ID, Node: st.shown, Version: st.proxy.Version, Agent: st.proxy.Agent,
 		Envoy: st.proxy.Envoy, Peer: st.peer, Who: st.who, Bundle: st.bundle, Connected: st.since, Delta: !st.sotw}
 	for _, t := range st.order.All() {
 		typeURL := t.Kind().TypeURL
@@ -151,12 +158,23 @@ type ResourceDump struct {
 // Dump returns what a proxy should have. id is its node ID, or the third part of it. Errors: no such
 // proxy is connected, or several are.
 func (s *Server) Dump(id string) ([]TypeDump, error) {
-	streams, err := s.lookup(id)
-	if err != nil {
-		return nil, err
+	var found *client
+	for _, c := range s.clients() {
+		p := c.current()[0].proxy
+		if p.ID != id && p.Node.ID != id {
+			continue
+		}
+		if found != nil && found.current()[0].proxy.ID != p.ID {
+			return nil, fmt.Errorf("several proxies are called %q (%s, %s): use the whole node ID", id,
+				found.current()[0].proxy.ID, p.ID)
+		}
+		found = c
+	}
+	if found == nil {
+		return nil, fmt.Errorf("no proxy %q is connected", id)
 	}
 	var out []TypeDump
-	for _, st := range streams {
+	for _, st := range found.current() {
 		st.mu.Lock()
 		for _, t := range st.order.All() {
 			out = append(out, dump(t))
@@ -180,32 +198,4 @@ func dump(t *ads.Subscription) TypeDump {
 		out.Resources = append(out.Resources, d)
 	}
 	return out
-}
-
-// lookup finds the newest stream of a proxy, and that of its agent.
-func (s *Server) lookup(id string) (streams []*stream, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for st := range s.streams {
-		if st.proxy.ID != id && st.proxy.Node.ID != id {
-			continue
-		}
-		if len(streams) > 0 && streams[0].proxy.ID != st.proxy.ID {
-			return nil, fmt.Errorf("several proxies are called %q (%s, %s): use the whole node ID", id,
-				streams[0].proxy.ID, st.proxy.ID)
-		}
-		same := slices.IndexFunc(streams, func(o *stream) bool {
-			return (o.proxy.purpose == forControl) == (st.proxy.purpose == forControl)
-		})
-		switch {
-		case same < 0:
-			streams = append(streams, st)
-		case streams[same].serial < st.serial:
-			streams[same] = st
-		}
-	}
-	if len(streams) == 0 {
-		return nil, fmt.Errorf("no proxy %q is connected", id)
-	}
-	return streams, nil
 }

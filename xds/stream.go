@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
-	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/ads"
@@ -37,7 +36,6 @@ type stream struct {
 
 	wake     chan struct{} // cap 1; written by Publish, read by run
 	cut      chan error    // cap 1; written by expel, read by serve
-	stuck    chan struct{} // cap 1; written when a send took SendWait, read by serve
 	expelled atomic.Bool   // written by expel: the registration is removed at once
 	reads    atomic.Bool   // written by run: it reads configuration, and that was audited
 	requests chan *frame   // written and closed by read, read by run
@@ -50,7 +48,6 @@ type stream struct {
 	snap       *snapshot
 	news       uint64 // Server.news when it last looked at configuration
 	scope      *push.Scope
-	sending    *time.Timer      // for SendWait
 	timer      <-chan time.Time // for the nearest end of a wait, nil when there is none
 	converging time.Time        // since of the oldest context that is not acknowledged yet
 
@@ -60,7 +57,7 @@ type stream struct {
 	order ads.Order
 	// registered is the registration of its workload; nil: none.
 	registered *registry.RegistrationKey
-	shown      push.Node // the proxy as it is selected, see node; none before the first refresh
+	shown      push.Node // the proxy as it is selected, see node
 	bundle     string    // ID of the bundle that the client acknowledged last
 }
 
@@ -88,7 +85,7 @@ func (s *Server) serve(g grpc.ServerStream, sotw bool) error {
 	st := &stream{
 		server: s, grpc: g, sotw: sotw, who: who, checks: checks, quota: q, early: early,
 		peer: from, since: time.Now(), serial: s.serial.Add(1),
-		cut: make(chan error, 1), stuck: make(chan struct{}, 1), wake: make(chan struct{}, 1), requests: make(chan *frame),
+		cut: make(chan error, 1), wake: make(chan struct{}, 1), requests: make(chan *frame),
 		order: ads.Order{RouteWait: s.cfg.RouteWait, RemovalWait: s.cfg.RemovalWait},
 	}
 	go st.read()
@@ -138,17 +135,7 @@ func (st *stream) await(done <-chan error) error {
 			return status.Error(codes.PermissionDenied, out.Public)
 		}
 		return errUnauthenticated
-	case <-st.stuck: // returning ends the send, and so run
-		s.metrics.refused.WithLabelValues("not reading").Inc()
-		st.logLine(hclog.Warn, "stream ended: the proxy does not read", "proxy", st.proxy.ID, "peer", st.peer,
-			"for", s.cfg.SendWait)
-		return status.Errorf(codes.DeadlineExceeded, "a response could not be sent within %s", s.cfg.SendWait)
 	}
-}
-
-// awake makes run look for changes. It does not wait.
-func (st *stream) awake() {
-	task.Poke(st.wake)
 }
 
 // addressOf is the address of a stream's peer; empty if unknown.
@@ -185,7 +172,6 @@ func (st *stream) read() {
 // run owns the stream. It handles one event at a time: a request, a new context, the end of a wait.
 func (st *stream) run(ctx context.Context) error {
 	for {
-		first := false
 		select {
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()
@@ -198,8 +184,7 @@ func (st *stream) run(ctx context.Context) error {
 				}
 				return st.readErr
 			}
-			var err error
-			if first, err = st.take(ctx, f); err != nil {
+			if err := st.take(ctx, f); err != nil {
 				return err
 			}
 		case <-st.wake:
@@ -208,7 +193,7 @@ func (st *stream) run(ctx context.Context) error {
 		if st.proxy == nil {
 			continue // woken before its first request
 		}
-		if err := st.deliver(ctx, first); err != nil {
+		if err := st.deliver(); err != nil {
 			return err
 		}
 	}

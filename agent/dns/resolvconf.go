@@ -26,58 +26,53 @@ type resolvConf struct {
 
 	mu      sync.Mutex
 	read    time.Time // guarded by mu
-	last    resolvers // guarded by mu
-	trouble string    // guarded by mu: why the files could not be read; empty: they were
+	last    []string  // guarded by mu
+	problem string    // guarded by mu: why the files could not be read; empty: they were
 }
 
-// resolvers are the machine's DNS servers and search domains.
-type resolvers struct{ servers, search []string }
-
-// get returns the latest resolvers, and why they are out of date; empty: they are not.
-func (c *resolvConf) get() (latest resolvers, trouble string) {
+// get returns host:port of the machine's DNS servers, and why they are out of date; empty: they are
+// not.
+func (c *resolvConf) get() (servers []string, problem string) {
+	if len(c.servers) > 0 {
+		return c.servers, ""
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if time.Since(c.read) < rereadAfter {
-		return c.last, c.trouble
+		return c.last, c.problem
 	}
-	latest, err := c.load()
-	c.read = time.Now()
-	if len(latest.servers) > 0 {
-		c.last = latest
-	}
-	c.trouble = ""
+	servers, err := c.load()
+	c.read, c.problem = time.Now(), ""
 	if err != nil {
-		c.trouble = err.Error()
+		c.problem = err.Error()
+	} else {
+		c.last = servers
 	}
-	return c.last, c.trouble
+	return c.last, c.problem
 }
 
 // load reads the files.
-func (c *resolvConf) load() (resolvers, error) {
-	main, err := dns.ClientConfigFromFile(c.path)
+func (c *resolvConf) load() (servers []string, err error) {
+	conf, err := dns.ClientConfigFromFile(c.path)
 	if err != nil {
-		return resolvers{servers: c.servers}, err
+		return nil, err
 	}
-	out := resolvers{search: main.Search, servers: c.servers}
-	if len(out.servers) > 0 {
-		return out, nil
-	}
-	if len(main.Servers) > 0 && !slices.ContainsFunc(main.Servers, isNotStub) {
-		if main, err = dns.ClientConfigFromFile(c.resolved); err != nil {
-			return resolvers{}, fmt.Errorf("%s names systemd-resolved, whose servers cannot be read: %w", c.path, err)
+	if len(conf.Servers) > 0 && !slices.ContainsFunc(conf.Servers, isNotStub) {
+		if conf, err = dns.ClientConfigFromFile(c.resolved); err != nil {
+			return nil, fmt.Errorf("%s names systemd-resolved, whose servers cannot be read: %w", c.path, err)
 		}
 	}
-	for _, s := range main.Servers {
-		at := net.JoinHostPort(s, main.Port)
+	for _, s := range conf.Servers {
+		at := net.JoinHostPort(s, conf.Port)
 		if own, err := netip.ParseAddrPort(at); err == nil && slices.Contains(c.own, own) {
 			continue
 		}
-		out.servers = append(out.servers, at)
+		servers = append(servers, at)
 	}
-	if len(out.servers) == 0 {
-		return resolvers{}, errors.New(c.path + " names no DNS server beside this machine's own; set dns.servers")
+	if len(servers) == 0 {
+		return nil, errors.New(c.path + " names no DNS server beside this machine's own; set dns.servers")
 	}
-	return out, nil
+	return servers, nil
 }
 
 // isNotStub reports whether a server is not systemd-resolved's stub.

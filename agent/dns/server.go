@@ -71,8 +71,8 @@ type State struct {
 	Names int
 	// Servers are those that queries for all other names are forwarded to.
 	Servers []string
-	// Trouble is why Servers are out of date or do not answer; empty if they answer.
-	Trouble string
+	// Problem is why Servers are out of date or do not answer; empty if they answer.
+	Problem string
 	// Answered counts queries that the table answered, and Forwarded those that another server
 	// answered. Failed counts those that no server answered, and those beyond maxForwards.
 	Answered, Forwarded, Failed uint64
@@ -198,11 +198,11 @@ func (s *Server) Addresses() []netip.AddrPort { return s.addresses }
 
 // State returns the current state.
 func (s *Server) State() State {
-	latest, trouble := s.resolvers.get()
-	if trouble == "" && s.failing.Load() {
-		trouble = "they do not answer"
+	servers, problem := s.resolvers.get()
+	if problem == "" && s.failing.Load() {
+		problem = "they do not answer"
 	}
-	return State{Names: s.table.Load().Len(), Servers: latest.servers, Trouble: trouble, Answered: s.answered.Load(),
+	return State{Names: s.table.Load().Len(), Servers: servers, Problem: problem, Answered: s.answered.Load(),
 		Forwarded: s.forwarded.Load(), Failed: s.failed.Load()}
 }
 
@@ -212,22 +212,18 @@ func (s *Server) answer(ctx context.Context, network string, query *dns.Msg) *dn
 		return new(dns.Msg).SetRcode(query, dns.RcodeFormatError)
 	}
 	opt := query.IsEdns0()
-	if opt != nil && opt.Version() != 0 {
-		r := new(dns.Msg).SetRcode(query, dns.RcodeBadVers)
-		return r.SetEdns0(maxQuery, false)
-	}
 	q := query.Question[0]
-	latest, _ := s.resolvers.get()
-	canonical, found, known := s.table.Load().lookup(dns.CanonicalName(q.Name), latest.search)
+	found, known := s.table.Load().lookup(dns.CanonicalName(q.Name))
 	var r *dns.Msg
 	if known && q.Qclass == dns.ClassINET && (q.Qtype == dns.TypeA || q.Qtype == dns.TypeAAAA) {
 		s.answered.Add(1)
-		r = found.reply(query, canonical)
+		r = found.reply(query)
 		if opt != nil {
 			r.SetEdns0(maxQuery, opt.Do())
 		}
 	} else {
-		r = s.forward(ctx, network, query, latest.servers)
+		servers, _ := s.resolvers.get()
+		r = s.forward(ctx, network, query, servers)
 		if known && r.Rcode == dns.RcodeNameError {
 			r.Rcode = dns.RcodeSuccess // the name exists: it has addresses in the mesh
 		}
@@ -245,27 +241,20 @@ func (s *Server) answer(ctx context.Context, network string, query *dns.Msg) *dn
 
 // reply returns the addresses of the requested family in random order. If there are none, the
 // answer is empty and not NXDOMAIN, because the name exists.
-func (a addresses) reply(query *dns.Msg, canonical string) *dns.Msg {
+func (a addresses) reply(query *dns.Msg) *dns.Msg {
 	r := new(dns.Msg).SetReply(query)
 	r.Authoritative, r.RecursionAvailable = true, true
 	q := query.Question[0]
-	head := func(name string, rrtype uint16) dns.RR_Header {
-		return dns.RR_Header{Name: name, Rrtype: rrtype, Class: dns.ClassINET, Ttl: ttl}
-	}
-	owner := q.Name
-	if canonical != dns.CanonicalName(q.Name) {
-		r.Answer = append(r.Answer, &dns.CNAME{Hdr: head(q.Name, dns.TypeCNAME), Target: canonical})
-		owner = canonical
-	}
+	head := dns.RR_Header{Name: q.Name, Rrtype: q.Qtype, Class: dns.ClassINET, Ttl: ttl}
 	ips := a.v4
 	if q.Qtype == dns.TypeAAAA {
 		ips = a.v6
 	}
 	for _, i := range rand.Perm(len(ips)) {
 		if q.Qtype == dns.TypeA {
-			r.Answer = append(r.Answer, &dns.A{Hdr: head(owner, dns.TypeA), A: ips[i].AsSlice()})
+			r.Answer = append(r.Answer, &dns.A{Hdr: head, A: ips[i].AsSlice()})
 		} else {
-			r.Answer = append(r.Answer, &dns.AAAA{Hdr: head(owner, dns.TypeAAAA), AAAA: ips[i].AsSlice()})
+			r.Answer = append(r.Answer, &dns.AAAA{Hdr: head, AAAA: ips[i].AsSlice()})
 		}
 	}
 	return r

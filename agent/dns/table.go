@@ -93,30 +93,11 @@ func (t *Table) Len() int {
 	return len(t.hosts)
 }
 
-// lookup finds the entry for name, or for name without a search domain, and its canonical name.
-// Resolvers try search domains first, so this saves a query for each. A wildcard matches every name
-// below it. Source: Istio, pkg/dns/client.
-func (t *Table) lookup(name string, search []string) (canonical string, found addresses, ok bool) {
+// lookup finds a canonical name, or the longest wildcard that matches it.
+func (t *Table) lookup(name string) (addresses, bool) {
 	if t.Len() == 0 {
-		return "", addresses{}, false
+		return addresses{}, false
 	}
-	if found, ok = t.at(name); ok {
-		return name, found, true
-	}
-	for _, domain := range search {
-		short, cut := strings.CutSuffix(name, "."+dns.CanonicalName(domain))
-		if !cut {
-			continue
-		}
-		if found, ok = t.at(short + "."); ok {
-			return short + ".", found, true
-		}
-	}
-	return "", addresses{}, false
-}
-
-// at finds a name, or the longest wildcard that matches it.
-func (t *Table) at(name string) (addresses, bool) {
 	found, ok := t.hosts[name]
 	for rest := name; !ok; {
 		_, after, more := strings.Cut(rest, ".")

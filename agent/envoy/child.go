@@ -30,7 +30,7 @@ type Child struct {
 // access logs, stderr Envoy's log, and log the messages of this package.
 func NewChild(path, bootstrap string, o Options, stdout, stderr io.Writer, log hclog.Logger) *Child {
 	args := append(o.arguments(), "--config-path", bootstrap, "--disable-hot-restart")
-	return &Child{newRestarter(log), path, args, stdout, stderr}
+	return &Child{restarter{log: log}, path, args, stdout, stderr}
 }
 
 // Run implements Runner. After last has ended, Envoy is not restarted.

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-
-	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // Runner keeps one Envoy running, as a child of this process (Child) or as systemd units that
@@ -27,8 +25,6 @@ type Runner interface {
 	Stop(ctx context.Context) error
 	// State returns the current state.
 	State() State
-	// Ended receives when Envoy ended unexpectedly. Its capacity is 1.
-	Ended() <-chan struct{}
 }
 
 // State is the state of an Envoy.
@@ -39,8 +35,8 @@ type State struct {
 	Runs int
 	// Replacing says that a successor is taking over.
 	Replacing bool
-	// Trouble is why Envoy does not run; empty otherwise.
-	Trouble string
+	// Problem is why Envoy does not run; empty otherwise.
+	Problem string
 	// Outdated is why Envoy keeps its previous settings. Waiting is why it has them until its
 	// successor starts. Empty otherwise.
 	Outdated, Waiting string
@@ -82,15 +78,10 @@ const (
 
 // restarter starts Envoy again when it ends unexpectedly, and holds its state.
 type restarter struct {
-	log   hclog.Logger
-	ended chan struct{} // capacity 1
+	log hclog.Logger
 
 	mu    sync.Mutex
 	state State // guarded by mu
-}
-
-func newRestarter(log hclog.Logger) restarter {
-	return restarter{log: log, ended: make(chan struct{}, 1)}
 }
 
 // State implements Runner.
@@ -106,9 +97,6 @@ func (r *restarter) change(f func(*State)) {
 	f(&r.state)
 }
 
-// Ended implements Runner.
-func (r *restarter) Ended() <-chan struct{} { return r.ended }
-
 // repeat calls run until ctx or last has ended. run returns the reason when Envoy has ended.
 func (r *restarter) repeat(ctx, last context.Context, run func(context.Context) error) {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
@@ -121,10 +109,9 @@ func (r *restarter) repeat(ctx, last context.Context, run func(context.Context) 
 		if lived >= steady {
 			pause = firstPause
 		}
-		r.change(func(s *State) { *s = State{Runs: s.Runs, Unit: s.Unit, Trouble: err.Error()} })
+		r.change(func(s *State) { *s = State{Runs: s.Runs, Unit: s.Unit, Problem: err.Error()} })
 		r.log.Error("envoy does not run and is started again", "error", err,
 			"lived", lived.Round(time.Millisecond), "next", pause)
-		task.Poke(r.ended)
 		select {
 		case <-ctx.Done():
 			return

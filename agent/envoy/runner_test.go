@@ -12,7 +12,7 @@ import (
 )
 
 // Envoy that ends is started again after a growing pause, which starts again after a run that was
-// steady. An unexpected end is reported at once.
+// steady.
 func TestRestarts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -20,16 +20,13 @@ func TestRestarts(t *testing.T) {
 		var starts []time.Duration // since the start of the test
 		begin := time.Now()
 		last, end := context.WithCancel(t.Context())
-		r := newRestarter(hclog.NewNullLogger())
+		r := restarter{log: hclog.NewNullLogger()}
 		r.repeat(t.Context(), last, func(context.Context) error {
 			starts = append(starts, time.Since(begin))
 			n := len(starts) - 1
 			if n == len(lives) {
 				end()
 				return errors.New("asked to")
-			}
-			if n > 0 {
-				<-r.Ended()
 			}
 			time.Sleep(lives[n])
 			return errors.New("exit status 1")
@@ -39,8 +36,8 @@ func TestRestarts(t *testing.T) {
 		if d := cmp.Diff(want, starts); d != "" {
 			t.Errorf("starts (-want +got):\n%s", d)
 		}
-		if got := r.State().Trouble; got != "exit status 1" {
-			t.Errorf("trouble %q", got)
+		if got := r.State().Problem; got != "exit status 1" {
+			t.Errorf("problem %q", got)
 		}
 	})
 }
@@ -49,7 +46,7 @@ func TestRestarts(t *testing.T) {
 func TestRestartPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRestarter(hclog.NewNullLogger())
+		r := restarter{log: hclog.NewNullLogger()}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour+time.Second)
 		defer cancel()
 		begin, runs := time.Now(), 0

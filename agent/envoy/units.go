@@ -46,7 +46,7 @@ func NewUnits(m Manager, c UnitsConfig, admin *Admin, log hclog.Logger) (*Units,
 	if err != nil {
 		return nil, err
 	}
-	return &Units{restarter: newRestarter(log), manager: m, launch: l, info: admin.ServerInfo,
+	return &Units{restarter: restarter{log: log}, manager: m, launch: l, info: admin.ServerInfo,
 		unwatched: make(chan struct{})}, nil
 }
 
@@ -286,9 +286,9 @@ func (u *Units) watch(ctx context.Context) error {
 func (u *Units) observe(name string, now UnitState, pid int) {
 	restarted := pid != 0 && now.PID != 0 && now.PID != pid
 	u.change(func(s *State) {
-		s.PID, s.Trouble = now.PID, ""
+		s.PID, s.Problem = now.PID, ""
 		if now.PID == 0 {
-			s.Trouble = fmt.Sprintf("%s ended (%s), and systemd starts it again; see \"journalctl -u %s\"", name, now.Result,
+			s.Problem = fmt.Sprintf("%s ended (%s), and systemd starts it again; see \"journalctl -u %s\"", name, now.Result,
 				name)
 		}
 		if restarted {
@@ -297,7 +297,6 @@ func (u *Units) observe(name string, now UnitState, pid int) {
 	})
 	if restarted {
 		u.log.Error("envoy ended unexpectedly, and systemd started it again", "unit", name)
-		task.Poke(u.ended)
 	}
 }
 

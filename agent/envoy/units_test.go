@@ -26,7 +26,7 @@ func (m *silentSystemd) Look(context.Context, string) (UnitState, error) {
 func TestSystemdSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		u := &Units{restarter: newRestarter(hclog.NewNullLogger()), manager: &silentSystemd{}, launch: &launch{}}
+		u := &Units{restarter: restarter{log: hclog.NewNullLogger()}, manager: &silentSystemd{}, launch: &launch{}}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*unitPoll)
 		defer cancel()
 		if err := u.watch(ctx); !errors.Is(err, context.DeadlineExceeded) || u.State().PID != 7 {

@@ -83,7 +83,7 @@ func (w *joining) chooseUnit() error {
 			" is this machine's workload already: a further one needs an address of its own, and has no interception: " +
 			"add --name NAME --address ADDRESS --interception none"}
 	}
-	first, err := agent.Kept(main)
+	first, err := agent.SavedSettings(main)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (w *joining) check(ctx context.Context) error {
 
 // start starts the unit and installs the rules. It skips what is already done.
 func (w *joining) start(ctx context.Context) error {
-	s, err := agent.Kept(w.settings.State)
+	s, err := agent.SavedSettings(w.settings.State)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 
 // Report adds a line about the units of a workload.
 func (h *Host) Report(ctx context.Context, r *agent.Report, state string) error {
-	s, err := agent.Kept(state)
+	s, err := agent.SavedSettings(state)
 	if err != nil {
 		return err
 	}

@@ -28,42 +28,34 @@ type Checks struct {
 	// Ready is the URL of the agent's readiness. Empty: not checked.
 	Ready string
 
-	noOutside bool // no DNS server answered before the rules were installed
-}
-
-// Result is the result of one check. Err is nil if it succeeded.
-type Result struct {
-	Name string
-	Err  error
+	dnsWorked bool // a DNS server answered before the rules were installed
 }
 
 // checkTimeout is the maximum time of each check.
 const checkTimeout = 5 * time.Second
 
-// Check does the checks once. The first one is whether rules are installed.
-func (m Machine) Check(ctx context.Context, c Config, checks Checks) []Result {
-	s, err := m.Status(ctx)
-	if err == nil && !s.Installed {
-		err = errors.New("no rules are installed: run \"ashore-agent intercept install\"")
+// run does the checks of a machine with rules once. The error names those that failed.
+func (k Checks) run(ctx context.Context, c Config) error {
+	var failed []error
+	check := func(name string, err error) {
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", name, err))
+		}
 	}
-	return append([]Result{{"rules", err}}, checks.run(ctx, c)...)
-}
-
-// run does the checks of a machine with rules once.
-func (k Checks) run(ctx context.Context, c Config) []Result {
-	out := []Result{{"control plane", k.controlPlane(ctx)}}
+	check("control plane", k.controlPlane(ctx))
 	if k.Ready != "" {
-		out = append(out, Result{"agent", get(ctx, k.Ready)})
+		check("agent", get(ctx, k.Ready))
 	}
 	if c.DNSPort != 0 {
-		_, udp := askDNS(ctx, "udp", nameServer())
+		rcode, udp := askDNS(ctx, "udp", nameServer())
 		_, tcp := askDNS(ctx, "tcp", nameServer())
-		out = append(out, Result{"dns", errors.Join(udp, tcp)})
+		check("dns", errors.Join(udp, tcp))
+		if k.dnsWorked && udp == nil && rcode == dns.RcodeServerFailure {
+			check("outside", errors.New("the agent does not reach the DNS servers of this machine (setting dns.servers, "+
+				"else /etc/resolv.conf)"))
+		}
 	}
-	if c.DNSPort != 0 && !k.noOutside {
-		out = append(out, Result{"outside", outside(ctx)})
-	}
-	return out
+	return errors.Join(failed...)
 }
 
 func (k Checks) controlPlane(ctx context.Context) error {
@@ -141,17 +133,6 @@ func get(ctx context.Context, url string) error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 500))
 	if resp.StatusCode >= 500 {
 		return fmt.Errorf("GET %s: %s: %s", url, resp.Status, bytes.TrimSpace(text))
-	}
-	return err
-}
-
-// outside requires an answer of a DNS server of the machine. It is the one address outside that
-// every machine knows. The agent asks it about captured queries.
-func outside(ctx context.Context) error {
-	rcode, err := askDNS(ctx, "udp", nameServer())
-	if err == nil && rcode == dns.RcodeServerFailure {
-		err = errors.New("the agent does not reach the DNS servers of this machine (setting dns.servers, else " +
-			"/etc/resolv.conf)")
 	}
 	return err
 }

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/miekg/dns"
+
 	"github.com/ashore-mesh/ashore/internal/readfile"
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
@@ -64,7 +66,8 @@ func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 	if err != nil {
 		return err
 	}
-	checks.noOutside = outside(ctx) != nil
+	rcode, err := askDNS(ctx, "udp", nameServer())
+	checks.dnsWorked = err == nil && rcode != dns.RcodeServerFailure
 	if err := apply(context.WithoutCancel(ctx), c); err != nil {
 		return fmt.Errorf("no rules were installed: %w", err)
 	}
@@ -124,12 +127,7 @@ func (m Machine) confirm(ctx context.Context, c Config, checks Checks) error {
 	defer cancel()
 	var failed error
 	for {
-		var now error
-		for _, r := range checks.run(ctx, c) {
-			if r.Err != nil {
-				now = errors.Join(now, fmt.Errorf("%s: %w", r.Name, r.Err))
-			}
-		}
+		now := checks.run(ctx, c)
 		if now == nil {
 			return nil
 		}

@@ -75,14 +75,6 @@ func (o order) run() error {
 		ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 		defer stop()
 		return o.Machine.Watch(ctx, func() {}, func(text string) { fmt.Println(text) })
-	case "check":
-		text := "ok"
-		first := o.Machine.Check(ctx, o.Config, o.Checks)[0]
-		if first.Err != nil {
-			text = first.Err.Error()
-		}
-		fmt.Printf("%s: %s", first.Name, text)
-		return nil
 	case "boot":
 		installed, err := o.Machine.Boot(ctx)
 		fmt.Print(installed)

@@ -43,7 +43,7 @@ func (s *Settings) Validate(fail func(field, format string, args ...any)) {
 	ranges("excludeOutboundIPRanges", s.ExcludeOutboundIPRanges)
 	ports := func(field string, list []string) {
 		for _, p := range list {
-			if _, _, ok := parsePorts(p); !ok {
+			if !validPorts(p) {
 				fail(field, "%q is not a port; want one such as 8080, or a range such as 8000-8099", p)
 			}
 		}
@@ -74,12 +74,12 @@ func parseRange(s string) (netip.Prefix, bool) {
 	return p.Masked(), err == nil && !p.Addr().Is4In6()
 }
 
-func parsePorts(s string) (from, to uint64, ok bool) {
+func validPorts(s string) bool {
 	low, high, isRange := strings.Cut(s, "-")
 	if !isRange {
 		high = low
 	}
 	from, err1 := strconv.ParseUint(low, 10, 16)
 	to, err2 := strconv.ParseUint(high, 10, 16)
-	return from, to, err1 == nil && err2 == nil && 0 < from && from <= to
+	return err1 == nil && err2 == nil && 0 < from && from <= to
 }

@@ -45,26 +45,26 @@ func TestPortCheck(t *testing.T) {
 		envoy    []string // where Envoy listens, of these
 		envoyErr error
 		want     registry.PortState
-		trouble  string
+		problem  string
 	}{
 		{name: "served", listen: []string{own}},
-		{name: "stopped", want: registry.PortClosed, trouble: "connection refused"},
+		{name: "stopped", want: registry.PortClosed, problem: "connection refused"},
 		{name: "loopback is not enough where connections are intercepted", listen: []string{"127.0.0.1"},
-			want: registry.PortClosed, trouble: "connection refused"},
+			want: registry.PortClosed, problem: "connection refused"},
 		{name: "without interception, served", none: true, listen: []string{own}},
 		{name: "without interception, everywhere", none: true, listen: []string{own, "127.0.0.1"}},
-		{name: "without interception, stopped", none: true, want: registry.PortClosed, trouble: "nothing listens at"},
+		{name: "without interception, stopped", none: true, want: registry.PortClosed, problem: "nothing listens at"},
 		{name: "loopback", none: true, listen: []string{"127.0.0.1"}, want: registry.PortLoopback,
-			trouble: "Envoy does not listen"},
+			problem: "Envoy does not listen"},
 		{name: "behind Envoy", none: true, listen: []string{own, "127.0.0.1"}, envoy: []string{own},
 			want: registry.PortListener},
 		{name: "behind Envoy, stopped", none: true, listen: []string{own}, envoy: []string{own},
-			want: registry.PortClosed, trouble: "nothing listens at"},
+			want: registry.PortClosed, problem: "nothing listens at"},
 		{name: "Envoy alone, for outgoing connections", none: true, listen: []string{"127.0.0.1"},
 			envoy: []string{"127.0.0.1"},
-			want:  registry.PortClosed, trouble: "for outgoing connections"},
+			want:  registry.PortClosed, problem: "for outgoing connections"},
 		{name: "Envoy does not answer", none: true, listen: []string{own}, envoyErr: errors.New("no"),
-			trouble: "ask Envoy for its listeners: no"},
+			problem: "ask Envoy for its listeners: no"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -84,9 +84,9 @@ func TestPortCheck(t *testing.T) {
 				}
 			}
 			got, err := c.check(t.Context(), []checkedPort{{port: uint16(port)}})
-			if state := got.At(uint32(port)); state != tt.want || (err == nil) != (tt.trouble == "") || err != nil &&
-				!strings.Contains(err.Error(), tt.trouble) {
-				t.Errorf("got %q, %v; want %q, %q", state, err, tt.want, tt.trouble)
+			if state := got.At(uint32(port)); state != tt.want || (err == nil) != (tt.problem == "") || err != nil &&
+				!strings.Contains(err.Error(), tt.problem) {
+				t.Errorf("got %q, %v; want %q, %q", state, err, tt.want, tt.problem)
 			}
 		})
 	}

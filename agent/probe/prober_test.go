@@ -157,7 +157,7 @@ func FuzzGroupProbe(f *testing.F) {
 type following struct {
 	t       *testing.T
 	prober  *Prober
-	trouble atomic.Pointer[string] // nil: the application is well
+	problem atomic.Pointer[string] // nil: the application is well
 	asked   atomic.Int64           // how often
 
 	mu      sync.Mutex
@@ -192,8 +192,8 @@ func follow(t *testing.T, f func(*following)) {
 
 func (x *following) answer(context.Context) error {
 	x.asked.Add(1)
-	if trouble := x.trouble.Load(); trouble != nil {
-		return errors.New(*trouble)
+	if problem := x.problem.Load(); problem != nil {
+		return errors.New(*problem)
 	}
 	return nil
 }
@@ -229,12 +229,12 @@ func TestProberFollowsGroup(t *testing.T) {
 		x.wants("nothing is known", time.Hour)
 		x.tells(nil)
 		x.wants("no control plane tells any", portsWait, well)
-		x.trouble.Store(&no)
+		x.problem.Store(&no)
 		x.tells(httpProbe("", "/a"))
 		x.wants("a probe comes", 19*time.Second)
 		x.wants("and decides", 2*time.Second, Health{Reason: no})
 		other := "other"
-		x.trouble.Store(&other)
+		x.problem.Store(&other)
 		x.wants("it fails for another reason", 10*time.Second, Health{Reason: other})
 		x.tells(&networking.ReadinessProbe{})
 		x.wants("it vanishes", 0, well)
@@ -252,12 +252,12 @@ func TestProberFollowsGroup(t *testing.T) {
 		if n := x.asked.Load(); n != 1 {
 			t.Errorf("asked %d times, want once: the same probe began again", n)
 		}
-		x.trouble.Store(&no)
+		x.problem.Store(&no)
 		once := httpProbe("", "/b")
 		once.FailureThreshold = 1
 		x.tells(once)
 		x.wants("another one asks at once", 0, Health{Reason: no})
-		x.trouble.Store(nil)
+		x.problem.Store(nil)
 		x.wants("well again", 10*time.Second, well)
 	})
 }

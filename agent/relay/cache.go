@@ -36,43 +36,29 @@ func newCache() *cache {
 	return &cache{changed: make(chan struct{}, 1), types: map[string]*cachedType{}}
 }
 
-// put stores an acknowledged response, except names that wanted refuses. all says that everything
-// of the type is subscribed.
-func (c *cache) put(r *ads.Reply, all bool, wanted func(name string) bool) {
+// put stores an acknowledged response to a subscription.
+func (c *cache) put(r *ads.Reply, s *subscription) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.types[r.TypeURL]
-	if t == nil {
+	if t == nil || s.anew {
 		t = &cachedType{Resources: map[string]cached{}}
 		c.types[r.TypeURL] = t
 	}
-	t.All = all
+	s.anew, t.All = false, s.all
 	for _, it := range r.Items {
-		if wanted(it.Name) {
+		if s.wants(it.Name) {
 			t.Resources[it.Name] = cached{it.Version, bytes.Clone(it.Raw)} // do not keep the whole response in memory
 		}
 	}
 	for _, name := range r.Removed {
-		if all {
+		if s.all {
 			delete(t.Resources, name)
-		} else if wanted(name) {
+		} else if s.wants(name) {
 			t.Resources[name] = cached{}
 		}
 	}
 	task.Poke(c.changed)
-}
-
-// retain drops the resources that keep refuses.
-func (c *cache) retain(keep func(typeURL, name string) bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for typeURL, t := range c.types {
-		before := len(t.Resources)
-		maps.DeleteFunc(t.Resources, func(name string, _ cached) bool { return !keep(typeURL, name) })
-		if len(t.Resources) != before {
-			task.Poke(c.changed)
-		}
-	}
 }
 
 // reply returns the resources of a type that wanted accepts, sorted by name, without bodies. all

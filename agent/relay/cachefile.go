@@ -18,12 +18,8 @@ import (
 // compressed with gzip, which adds a checksum.
 const fileVersion = 3
 
-const (
-	// maxFile is the maximum size of the file, in bytes.
-	maxFile = 1 << 30
-	// maxClockError is how far fileContent.Confirmed may be in the future.
-	maxClockError = 5 * time.Minute
-)
+// maxFile is the maximum size of the file, in bytes.
+const maxFile = 1 << 30
 
 // fileContent is the content of a cache file.
 type fileContent struct {
@@ -91,18 +87,14 @@ func decodeFile(raw []byte) (*fileContent, error) {
 
 // check returns why a file is not used; nil if it is.
 func (f *fileContent) check(owner string, now time.Time, maxAge time.Duration) error {
-	at := f.Confirmed.UTC().Format(time.RFC3339)
 	switch age := now.Sub(f.Confirmed); {
 	case f.Version != fileVersion:
 		return fmt.Errorf("its form is %d, this agent knows %d", f.Version, fileVersion)
 	case f.Owner != owner:
 		return fmt.Errorf("it is of %.300q, this workload is %q", f.Owner, owner)
-	case age < -maxClockError:
-		return fmt.Errorf("it is from the future: it was confirmed at %s, and this machine's clock says %s; "+
-			"set the clock (timedatectl, chrony)", at, now.UTC().Format(time.RFC3339))
 	case age > maxAge:
 		return fmt.Errorf("it is too old: a control plane confirmed it last at %s, %s ago, and %s is the bound",
-			at, age.Round(time.Second), maxAge)
+			f.Confirmed.UTC().Format(time.RFC3339), age.Round(time.Second), maxAge)
 	}
 	return nil
 }

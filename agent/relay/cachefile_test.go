@@ -33,11 +33,11 @@ func filled(t testing.TB) *cache {
 		}
 		return r
 	}
-	c.put(reply(resource.ClusterType, xdstest.Cluster("a", time.Second), xdstest.Cluster("b", time.Second)), true,
-		everything)
+	c.put(reply(resource.ClusterType, xdstest.Cluster("a", time.Second), xdstest.Cluster("b", time.Second)),
+		&subscription{all: true})
 	eds := reply(resource.EndpointType, xdstest.Endpoints("a", 1))
 	eds.Removed = []string{"gone"}
-	c.put(eds, false, everything)
+	c.put(eds, &subscription{names: map[string]struct{}{"a": {}, "gone": {}}})
 	return c
 }
 
@@ -90,7 +90,6 @@ func TestCacheFileRefused(t *testing.T) {
 	}{
 		"of another":        {good, "you", now, `it is of "me", this workload is "you"`},
 		"too old":           {good, "me", now.Add(2 * time.Hour), "it is too old"},
-		"from the future":   {good, "me", now.Add(-time.Hour), "set the clock"},
 		"empty":             {nil, "me", now, "damaged"},
 		"another format":    {sealed(t, fileContent{Version: 9}), "me", now, "its form is 9"},
 		"with more":         {append(bytes.Clone(good), 0), "me", now, "damaged"},

@@ -46,13 +46,13 @@ func (r *Relay) control(l *link) error {
 	if r.cfg.Plaintext {
 		accept()
 	}
-	var sent *health
+	var sent *ads.Ask
 	for {
 		r.mu.Lock()
 		changed, health := r.changed, r.health
 		r.mu.Unlock()
 		if health != sent {
-			u.send(health.ask().Encode())
+			u.send(health.Encode())
 			sent = health
 		}
 		select {
@@ -96,15 +96,6 @@ func (r *Relay) controlAsks() []*ads.Ask {
 	return asks
 }
 
-// ask returns the report as a request.
-func (h *health) ask() *ads.Ask {
-	a := &ads.Ask{TypeURL: healthType, Subscribe: h.ports}
-	if h.reason != "" {
-		a.Rejected = &ads.Rejection{Code: int32(codes.Unavailable), Message: h.reason}
-	}
-	return a
-}
-
 // take handles a response on the control stream and returns the answer.
 func (r *Relay) take(reply *ads.Reply) *ads.Ask {
 	answer := &ads.Ask{TypeURL: reply.TypeURL, Nonce: reply.Nonce}
@@ -113,7 +104,7 @@ func (r *Relay) take(reply *ads.Reply) *ads.Ask {
 		answer.Rejected = &ads.Rejection{Code: int32(codes.InvalidArgument), Message: err.Error()}
 		return answer
 	}
-	r.cache.put(reply, true, everything)
+	r.cache.put(reply, &subscription{all: true})
 	return answer
 }
 

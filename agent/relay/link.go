@@ -45,18 +45,18 @@ type link struct {
 func (r *Relay) connectLoop(ctx context.Context) error {
 	addresses, failures := r.cfg.Addresses, 0
 	logged := map[string]string{} // the last error by address
-	for next := rand.IntN(len(addresses)); ; next = (next + 1) % len(addresses) {
+	for next := rand.IntN(len(addresses)); ; {
 		address := addresses[next]
 		used, err := r.connect(ctx, address)
-		for ctx.Err() == nil && errors.Is(err, errRenewed) {
-			r.log.Debug("the certificate was renewed: connecting again")
-			used, err = r.connect(ctx, address)
-		}
-		if ctx.Err() != nil {
-			r.use(nil, nil)
-			return nil
-		}
 		r.use(nil, err)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, errRenewed):
+			r.log.Debug("the certificate was renewed: connecting again")
+			continue
+		}
+		next = (next + 1) % len(addresses)
 		if !used.IsZero() {
 			clear(logged)
 			if time.Since(used) >= steadyLink {

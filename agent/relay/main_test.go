@@ -241,7 +241,7 @@ func folder(t *testing.T) string {
 
 // fakeEnvoy makes a fake Envoy of the relay. edit may be nil.
 func (r *running) fakeEnvoy(edit func(*xdstest.Config)) *xdstest.Envoy {
-	c := xdstest.Config{Addr: r.socket, ID: xdstest.NodeID("web", "127.0.16.1"), Delta: true}
+	c := xdstest.Config{Addr: r.socket, ID: xdstest.NodeID("web", "127.0.16.1")}
 	if edit != nil {
 		edit(&c)
 	}

@@ -8,17 +8,18 @@ import (
 	"io/fs"
 	"net"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/task"
+	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
 // Config is the configuration of a Relay. Node, Addresses, Dial, SetRoots and Log are required.
@@ -62,13 +63,11 @@ type Config struct {
 
 const (
 	defaultMaxAge = 24 * time.Hour
-	// saveDelay is how long a write waits for further changes. saveGap is the minimum time between
-	// two writes.
+	// saveDelay is the interval at which changes are noticed. saveGap is the minimum time between two
+	// writes.
 	saveDelay, saveGap = time.Second, time.Minute
 	// freeDelay is the time from a write until unused memory is returned to the system.
 	freeDelay = 10 * time.Second
-	// saveRetry is the pause after a failed write.
-	saveRetry = 30 * time.Second
 	// maxNames is the maximum number of names of a subscription.
 	maxNames = 200_000
 )
@@ -83,7 +82,7 @@ type Relay struct {
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced when link or health changes
 	link     *link         // in use; nil: none
-	health   *health       // nil: not reported yet
+	health   *ads.Ask      // the latest report; nil: none yet
 	sessions []*session    // oldest first; only the newest writes to the cache
 	rejected rejected      // of all sessions
 
@@ -93,12 +92,6 @@ type Relay struct {
 	fileRefused string    // why the file was not used
 	fileErr     string    // why the file cannot be written
 	bypassed    string    // see Status
-}
-
-// health is a report about the workload.
-type health struct {
-	reason string   // empty: healthy
-	ports  []string // the states of ports, "8080=closed"
 }
 
 // New makes a relay and reads the cache file. If the file cannot be used, Status says why.
@@ -146,13 +139,14 @@ func (r *Relay) Run(ctx context.Context) error {
 // ReportHealth reports to the control plane why the workload is unhealthy; empty: it is healthy. ports
 // are the states of the workload's ports, "8080=closed". The report is repeated on each connection.
 func (r *Relay) ReportHealth(reason string, ports []string) {
-	h := &health{reason, ports}
+	a := &ads.Ask{TypeURL: healthType, Subscribe: ports}
+	if reason != "" {
+		a.Rejected = &ads.Rejection{Code: int32(codes.Unavailable), Message: reason}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.health == nil || r.health.reason != h.reason || !slices.Equal(r.health.ports, h.ports) {
-		r.health = h
-		r.broadcast()
-	}
+	r.health = a
+	r.broadcast()
 }
 
 // broadcast wakes all goroutines that wait for changed. r.mu is held.
@@ -174,50 +168,28 @@ func (r *Relay) lastConfirmed() time.Time {
 // saveLoop writes the cache file after changes, regularly while a control plane confirms it, and at
 // the end.
 func (r *Relay) saveLoop(ctx context.Context) error {
-	confirm := time.NewTicker(r.cfg.MaxAge / 24)
-	defer confirm.Stop()
-	var due <-chan time.Time
-	var last time.Time
-	free := time.After(freeDelay)
+	tick := time.NewTicker(saveDelay)
+	defer tick.Stop()
+	free := time.AfterFunc(freeDelay, debug.FreeOSMemory) // otherwise the peak memory is returned only after minutes
+	defer free.Stop()
+	changed, last := false, time.Time{}
 	for {
 		select {
 		case <-ctx.Done():
 			r.save()
 			return nil
 		case <-r.cache.changed:
-			if due == nil {
-				due = time.After(max(saveDelay, time.Until(last.Add(saveGap))))
-			}
-		case <-confirm.C:
-			r.prune()
-			if due == nil && r.Status().Connected != "" {
-				r.save()
-			}
-		case <-due:
-			due, last = nil, time.Now()
-			if !r.save() {
-				due = time.After(saveRetry)
-			}
-			free = time.After(freeDelay)
-		case <-free:
-			debug.FreeOSMemory() // otherwise the peak memory is returned only after minutes
+			changed = true
+			continue
+		case <-tick.C:
+		}
+		since := time.Since(last)
+		confirmed := since >= r.cfg.MaxAge/24 && r.Status().Connected != ""
+		if changed && since >= saveGap || confirmed {
+			changed, last = !r.save(), time.Now()
+			free.Reset(freeDelay)
 		}
 	}
-}
-
-// prune drops from the cache what Envoy does not have and an earlier Envoy had. It does nothing while
-// the cache serves Envoy.
-func (r *Relay) prune() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.sessions) == 0 || r.sessions[len(r.sessions)-1].link == nil {
-		return
-	}
-	subs := r.sessions[len(r.sessions)-1].subs
-	r.cache.retain(func(typeURL, name string) bool {
-		sub := subs[typeURL]
-		return sub == nil || len(sub.has) == 0 || contains(sub.has, name) // empty: not answered yet
-	})
 }
 
 // save writes the cache file. Status has the error, and a new error is logged.
@@ -247,8 +219,8 @@ type Status struct {
 	// Connected is the address of the control plane in use; empty: none. Since is since when.
 	Connected string    `json:"address,omitempty"`
 	Since     time.Time `json:"since"`
-	// Trouble is why there is no connection; empty when there is one.
-	Trouble string `json:"trouble,omitempty"`
+	// Problem is why there is no connection; empty when there is one.
+	Problem string `json:"problem,omitempty"`
 	// Confirmed is when a control plane last confirmed the configuration; zero: never.
 	Confirmed time.Time `json:"confirmed,omitzero"`
 	// CacheRefused is why the cache file was not used, and CacheError why it cannot be written.
@@ -265,10 +237,10 @@ type Status struct {
 func (r *Relay) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := Status{Since: r.since, Trouble: r.lastErr, Confirmed: r.lastConfirmed(), Rejected: r.rejected.list(),
+	s := Status{Since: r.since, Problem: r.lastErr, Confirmed: r.lastConfirmed(), Rejected: r.rejected.list(),
 		CacheRefused: r.fileRefused, CacheError: r.fileErr, Bypassed: r.bypassed}
 	if r.link != nil {
-		s.Connected, s.Trouble = r.link.address, ""
+		s.Connected, s.Problem = r.link.address, ""
 	}
 	return s
 }

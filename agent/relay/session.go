@@ -129,7 +129,8 @@ func (s *session) subscribe(r *ads.Request) (sub *subscription, first bool) {
 		s.subs[r.TypeURL] = sub
 	}
 	rejected := s.relay.rejected
-	if first && len(r.Claims) == 0 { // a new Envoy
+	if first && len(r.Claims) == 0 {
+		sub.anew = true
 		rejected.drop(r.TypeURL, everything)
 	}
 	if first || r.Renames() {
@@ -146,7 +147,7 @@ func (s *session) subscribe(r *ads.Request) (sub *subscription, first bool) {
 		names := namesOf(answered)
 		rejected.drop(r.TypeURL, func(name string) bool { return slices.Contains(names, name) })
 		if s.up != nil && s.newest() {
-			s.relay.cache.put(answered, sub.all, sub.wants)
+			s.relay.cache.put(answered, sub)
 		}
 	}
 	return sub, first

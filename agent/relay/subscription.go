@@ -18,6 +18,10 @@ type subscription struct {
 	// no resource.
 	has     map[string]struct{}
 	pending []*ads.Reply // sent and not acknowledged, oldest first
+
+	// anew says that Envoy is new, and acknowledged nothing yet. Its first response is complete, so
+	// the cache drops what an earlier Envoy had.
+	anew bool
 }
 
 func newSubscription(typeURL string) *subscription {

@@ -44,7 +44,7 @@ func TestFromCache(t *testing.T) {
 			"silent"},
 	} {
 		c := filled(t)
-		c.put(&ads.Reply{TypeURL: resource.ListenerType}, true, everything)
+		c.put(&ads.Reply{TypeURL: resource.ListenerType}, &subscription{all: true})
 		out := &sink{}
 		s := &session{relay: &Relay{cache: c, rejected: rejected{}}, envoy: out, subs: map[string]*subscription{}}
 		r, err := ads.ReadRequest(tc.ask.Encode(), false)

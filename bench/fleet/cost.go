@@ -1,50 +1,33 @@
 package fleet
 
 import (
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
+
+	"github.com/prometheus/procfs"
 )
 
-// CPUSeconds is the CPU time of a process, in the kernel's nanoseconds. A thread that ended does not
-// count; a Go server has few, and they live long.
-func CPUSeconds(pid int) (float64, error) {
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-	if err != nil || len(threads) == 0 {
-		return 0, errors.Join(err, fmt.Errorf("CPU time of process %d: the kernel has no statistics", pid))
-	}
-	var total float64
-	for _, f := range threads {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			continue // the thread ended since it was listed
-		}
-		var ns float64
-		if _, err := fmt.Sscan(string(b), &ns); err != nil {
-			return 0, fmt.Errorf("read %s: %w", f, err)
-		}
-		total += ns
-	}
-	return total / 1e9, nil
-}
-
-// PeakMB is the memory of a process at its peak, in megabytes.
-func PeakMB(pid int) (float64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+// Cost returns the CPU seconds of a process so far, and its memory at its peak in megabytes. A thread
+// that ended does not count; a Go server has few, and they live long.
+func Cost(pid int) (cpu, peakMB float64, err error) {
+	p, err := procfs.NewProc(pid)
 	if err != nil {
-		return 0, fmt.Errorf("memory of the server: %w", err)
+		return 0, 0, fmt.Errorf("cost of process %d: %w", pid, err)
 	}
-	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kb, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-			if err != nil {
-				return 0, fmt.Errorf("memory of the server: %w", err)
-			}
-			return kb / 1024, nil
+	status, err := p.NewStatus()
+	if err != nil {
+		return 0, 0, fmt.Errorf("memory of process %d: %w", pid, err)
+	}
+	threads, err := procfs.AllThreads(pid)
+	if err != nil {
+		return 0, 0, fmt.Errorf("threads of process %d: %w", pid, err)
+	}
+	for _, t := range threads {
+		if s, err := t.Schedstat(); err == nil { // else the thread ended since it was listed
+			cpu += float64(s.RunningNanoseconds) / 1e9
 		}
 	}
-	return 0, fmt.Errorf("memory of the server: /proc/%d/status has no VmHWM", pid)
+	if cpu == 0 {
+		return 0, 0, fmt.Errorf("CPU time of process %d: the kernel has no statistics", pid)
+	}
+	return cpu, float64(status.VmHWM) / (1 << 20), nil
 }

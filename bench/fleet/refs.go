@@ -26,24 +26,20 @@ func newRefs() *refs { return &refs{seed: maphash.MakeSeed()} }
 
 // of returns the resources that a resource of typeURL makes Envoy ask for.
 func (r *refs) of(typeURL string, value []byte) []ref {
+	read := assignmentOf
 	switch typeURL {
 	case cdsType:
-		return r.get(value, assignmentOf)
 	case ldsType:
-		return r.get(value, listenerRefs)
+		read = listenerRefs
 	default:
 		return nil
 	}
-}
-
-func (r *refs) get(value []byte, f func([]byte) []ref) []ref {
 	h := maphash.Bytes(r.seed, value)
-	if v, ok := r.m.Load(h); ok {
-		names, _ := v.([]ref)
-		return names
+	v, ok := r.m.Load(h)
+	if !ok {
+		v, _ = r.m.LoadOrStore(h, read(value))
 	}
-	names := f(value)
-	r.m.Store(h, names)
+	names, _ := v.([]ref)
 	return names
 }
 

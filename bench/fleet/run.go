@@ -120,13 +120,13 @@ func (f *fleet) changes(ctx context.Context) error {
 		edit                   func(marker string) error
 	}{
 		{"endpoint", edsType, "172.16.0.%d", expect, func(ip string) error {
-			return replace(servicePath(dir, 0), s.serviceFile(0, ip)) // an address is text in an assignment
+			return replace(dir, serviceName(0), s.serviceFile(0, ip)) // an address is text in an assignment
 		}},
 		{"route", rdsType, "marker-round-%d", expect, func(m string) error {
-			return replace(routePath(dir, 0), s.routeFile(0, m))
+			return replace(dir, routeName(0), s.routeFile(0, m))
 		}},
 		{"policy", ecdsType, "marker-policy-%d", f.cfg.Proxies, func(m string) error {
-			return replace(policyPath(dir, 0), s.policyFile(0, m))
+			return replace(dir, policyName(0), s.policyFile(0, m))
 		}},
 	}
 	if s.Policies == 0 {
@@ -180,7 +180,7 @@ func (f *fleet) churn(ctx context.Context, expect int) error {
 		for c := range f.cfg.Churn {
 			// of namespace 0 when their number divides the services
 			last = (c*7*s.Namespaces + s.Namespaces) % s.Services
-			if err := replace(servicePath(f.cfg.Dir, last), s.serviceFile(last,
+			if err := replace(f.cfg.Dir, serviceName(last), s.serviceFile(last,
 				fmt.Sprintf("172.20.%d.%d", c>>8, c&0xff))); err != nil {
 				return err
 			}
@@ -189,14 +189,14 @@ func (f *fleet) churn(ctx context.Context, expect int) error {
 			}
 		}
 		f.await(lastIP, edsType, seen)
-		return replace(servicePath(f.cfg.Dir, last), s.serviceFile(last, lastIP))
+		return replace(f.cfg.Dir, serviceName(last), s.serviceFile(last, lastIP))
 	})
 }
 
 // phase does something, waits for one latency from each of expect proxies, settles, and reads the
 // cost.
 func (f *fleet) phase(ctx context.Context, name string, expect int, seen <-chan time.Duration, do func() error) error {
-	before, err := CPUSeconds(f.cfg.PID)
+	before, _, err := Cost(f.cfg.PID)
 	if err != nil {
 		return err
 	}
@@ -208,11 +208,7 @@ func (f *fleet) phase(ctx context.Context, name string, expect int, seen <-chan 
 	if err := wait(ctx, f.cfg.Settle); err != nil {
 		return err
 	}
-	after, err := CPUSeconds(f.cfg.PID)
-	if err != nil {
-		return err
-	}
-	peak, err := PeakMB(f.cfg.PID)
+	after, peak, err := Cost(f.cfg.PID)
 	if err != nil {
 		return err
 	}

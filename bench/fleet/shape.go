@@ -39,15 +39,10 @@ func (s Shape) endpointIP(i, e int) string {
 	return fmt.Sprintf("10.%d.%d.%d", n>>16&0xff, n>>8&0xff, n&0xff)
 }
 
-func servicePath(dir string, i int) string {
-	return filepath.Join(dir, fmt.Sprintf("svc%05d.yaml", i))
-}
-func routePath(dir string, i int) string {
-	return filepath.Join(dir, fmt.Sprintf("route%05d.yaml", i))
-}
-func policyPath(dir string, i int) string {
-	return filepath.Join(dir, fmt.Sprintf("policy%05d.yaml", i))
-}
+// Names of the files of a mesh.
+func serviceName(i int) string { return fmt.Sprintf("svc%05d.yaml", i) }
+func routeName(i int) string   { return fmt.Sprintf("route%05d.yaml", i) }
+func policyName(i int) string  { return fmt.Sprintf("policy%05d.yaml", i) }
 
 // serviceFile is service i; extra, when not empty, is the address of one more endpoint.
 func (s Shape) serviceFile(i int, extra string) string {
@@ -109,14 +104,21 @@ spec:
 `, i, s.namespace(i), s.host(i), marker)
 }
 
-func (s Shape) sidecarFile(n int) string {
-	return fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: default, namespace: ns%d}\nspec:\n  egress:\n  - hosts: [\"./*\"]\n", n)
-}
+// sidecarFile is the Sidecar of a namespace by number.
+const sidecarFile = `apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: default, namespace: ns%d}
+spec:
+  egress:
+  - hosts: ["./*"]
+`
 
 // strictFile makes mutual TLS strict everywhere.
-func strictFile() string {
-	return "apiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: default, namespace: istio-system}\nspec: {mtls: {mode: STRICT}}\n"
-}
+const strictFile = `apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: default, namespace: istio-system}
+spec: {mtls: {mode: STRICT}}
+`
 
 // policyFile is AuthorizationPolicy i. The first one is of the whole mesh and refuses the path
 // "/"+marker; the others let workloads of one service be called by others of their namespace.
@@ -150,45 +152,41 @@ func (s Shape) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	for i := range s.Services {
-		if err := replace(servicePath(dir, i), s.serviceFile(i, "")); err != nil {
-			return err
-		}
-		if i%10 != 0 {
-			continue
-		}
-		if err := replace(routePath(dir, i), s.routeFile(i, "initial")); err != nil {
-			return err
-		}
-	}
-	if err := s.writePolicies(dir); err != nil || !s.Scoped {
-		return err
-	}
-	for n := range s.Namespaces {
-		if err := replace(filepath.Join(dir, fmt.Sprintf("sidecar%d.yaml", n)), s.sidecarFile(n)); err != nil {
+	for name, body := range s.files() {
+		if err := replace(dir, name, body); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s Shape) writePolicies(dir string) error {
-	if s.Policies == 0 {
-		return nil
-	}
-	for i := range s.Policies {
-		if err := replace(policyPath(dir, i), s.policyFile(i, firstPolicy)); err != nil {
-			return err
+func (s Shape) files() map[string]string {
+	out := map[string]string{}
+	for i := range s.Services {
+		out[serviceName(i)] = s.serviceFile(i, "")
+		if i%10 == 0 {
+			out[routeName(i)] = s.routeFile(i, "initial")
 		}
 	}
-	return replace(filepath.Join(dir, "strict.yaml"), strictFile())
+	if s.Policies > 0 {
+		out["strict.yaml"] = strictFile
+	}
+	for i := range s.Policies {
+		out[policyName(i)] = s.policyFile(i, firstPolicy)
+	}
+	for n := range s.Namespaces {
+		if s.Scoped {
+			out[fmt.Sprintf("sidecar%d.yaml", n)] = fmt.Sprintf(sidecarFile, n)
+		}
+	}
+	return out
 }
 
 // replace puts a file into place by rename, as an editor or a deployment tool would.
-func replace(path, body string) error {
-	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
+func replace(dir, name, body string) error {
+	tmp := filepath.Join(dir, "."+name+".tmp")
 	if err := os.WriteFile(tmp, []byte(body), 0o644); err != nil {
 		return err
 	}
-	return os.Rename(tmp, path)
+	return os.Rename(tmp, filepath.Join(dir, name))
 }

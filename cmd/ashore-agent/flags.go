@@ -188,7 +188,7 @@ func (f *flags) joined() error {
 	if cmp.Or(f.joinedState, f.config) != "" || f.given("dev") != nil || f.given("xds.addresses") != nil {
 		return nil
 	}
-	state, err := agent.FindJoined()
+	state, _, err := agent.FindJoined()
 	if errors.Is(err, agent.ErrNoIdentity) && (f.given("workload.name") != nil || f.given("workload.addresses") != nil) {
 		return nil // the settings that are missing are named
 	}

@@ -128,7 +128,7 @@ func TestHost(t *testing.T) {
 		"web-1.shop has joined the mesh, at 127.0.15.61. Its status:\nidentity       ok ") {
 		t.Fatalf("%v, steps %q, %q, %q", err, steps, stdout, stderr)
 	}
-	if s, err := agent.Kept(filepath.Join(f.Folder, "web-1.shop")); err != nil ||
+	if s, err := agent.SavedSettings(filepath.Join(f.Folder, "web-1.shop")); err != nil ||
 		s.Workload.Interception != "tproxy" {
 		t.Errorf("interception %q, %v", s.Workload.Interception, err)
 	}
@@ -229,7 +229,7 @@ func TestHostFurther(t *testing.T) {
 	if err != nil || !slices.Equal(steps, []string{"enable --quiet --now ashore-agent@web-2.shop.service"}) {
 		t.Errorf("a second workload: %v, steps %q, %q", err, steps, stderr)
 	}
-	if s, err := agent.Kept(state); err != nil || s.Ports.DNS != 0 {
+	if s, err := agent.SavedSettings(state); err != nil || s.Ports.DNS != 0 {
 		t.Errorf("the second workload answers DNS at %d, %v", s.Ports.DNS, err)
 	}
 	_, stderr, steps, err = f.start(t.Context(), "leave", "--yes", "--state", state)

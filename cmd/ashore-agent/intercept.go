@@ -21,30 +21,24 @@ works with them and removes them again if it does not. Confirmed rules stay unti
 unit ashore-intercept.service installs them at boot, and again when another program deletes them.`
 
 func (p *program) interceptCommand() *cobra.Command {
-	return group("intercept", "Install, remove and check the rules that bring traffic to Envoy", interceptLong,
-		p.interceptInstall(), p.interceptRemove(), p.interceptStatus(), p.interceptCheck(), p.interceptWatch())
-}
-
-// interceptConfig returns what the rules of a workload depend on.
-func interceptConfig(state string) (c intercept.Config, checks intercept.Checks, err error) {
-	state, err = stateFolder(state)
-	if err != nil {
-		return c, checks, err
-	}
-	f := &flags{joinedState: state}
-	s, err := f.settings()
-	if err != nil {
-		return c, checks, err
-	}
-	return agent.InterceptConfig(&s)
+	return group("intercept", "Install, remove and show the rules that bring traffic to Envoy", interceptLong,
+		p.interceptInstall(), p.interceptRemove(), p.interceptStatus(), p.interceptWatch())
 }
 
 func (p *program) interceptInstall() *cobra.Command {
-	var state string
+	var named string
 	var show bool
 	cmd := command("install", "Install the rules, or remove them again when the machine does not work with them", "",
 		"  ashore-agent intercept install\n  ashore-agent intercept install --print", func(ctx context.Context) error {
-			c, checks, err := interceptConfig(state)
+			state, err := stateFolder(named)
+			if err != nil {
+				return err
+			}
+			s, err := (&flags{joinedState: state}).settings()
+			if err != nil {
+				return err
+			}
+			c, checks, err := agent.InterceptConfig(&s)
 			if err != nil {
 				return err
 			}
@@ -66,7 +60,7 @@ func (p *program) interceptInstall() *cobra.Command {
 			}
 			return p.say("traffic goes through Envoy: all checks succeeded")
 		})
-	stateFlag(cmd, &state)
+	stateFlag(cmd, &named)
 	cmd.Flags().BoolVar(&show, "print", false, "print the rules instead")
 	return cmd
 }
@@ -111,29 +105,4 @@ func (p *program) interceptStatus() *cobra.Command {
 			}
 			return yaml.NewEncoder(p.stdout).Encode(s)
 		})
-}
-
-func (p *program) interceptCheck() *cobra.Command {
-	var state string
-	cmd := command("check", "Check that this machine works with the rules",
-		"check does once what install does before it confirms the rules. Exit code 1: a check failed.",
-		"  ashore-agent intercept check", func(ctx context.Context) error {
-			c, checks, err := interceptConfig(state)
-			if err != nil {
-				return err
-			}
-			var failed error
-			for _, r := range (intercept.Machine{}).Check(ctx, c, checks) {
-				text := "ok"
-				if r.Err != nil {
-					text, failed = r.Err.Error(), errNotWell
-				}
-				if err := p.say("%-14s %s", r.Name, text); err != nil {
-					return err
-				}
-			}
-			return failed
-		})
-	stateFlag(cmd, &state)
-	return cmd
 }

@@ -23,8 +23,7 @@ installs the rules that bring traffic to Envoy (--interception none: no rules). 
 Without root, systemd or the packages, join continues as "ashore-agent run".
 
 The command comes from "ashorectl join-token create". Pasting it again changes nothing. The token is used after the
-machine was checked. The name of a live machine is refused: give this one another name (--name), or let it replace that
-one (--replace).`
+machine was checked. A machine that had the name before is replaced: give a cloned machine another name (--name).`
 
 const joinExample = `  # as "ashorectl join-token create --group shop/web" prints it, with the token on standard input
   ashore-agent join --control-plane ashore.example.com:15012 --ca-hash sha256:… --group shop/web <<'EOF'
@@ -42,9 +41,9 @@ const joinExample = `  # as "ashorectl join-token create --group shop/web" print
 
 // joinFlags are what a workload joins with.
 type joinFlags struct {
-	hash, group    string
-	tokenFile      string
-	replace, noRun bool
+	hash, group string
+	tokenFile   string
+	noRun       bool
 }
 
 func (p *program) joinCommand() *cobra.Command {
@@ -71,8 +70,6 @@ func (p *program) joinCommand() *cobra.Command {
 	fs.StringVar(&j.hash, "ca-hash", "", "`sha256:…` of the control plane's root certificate")
 	fs.StringVar(&j.group, "group", "", "the WorkloadGroup, `namespace/name`")
 	fs.StringVar(&j.tokenFile, "token-file", "-", "`file` with the one-time token; - is standard input")
-	fs.BoolVar(&j.replace, "replace", false,
-		"replace a live machine of this name, for example after a new installation")
 	fs.BoolVar(&j.noRun, "no-run", false, "join only: change no units and no rules, and start nothing")
 	f.add(fs, "control-plane")
 	return cmd
@@ -94,7 +91,7 @@ func (j *joinFlags) config(f *flags, p *program) (c agent.JoinConfig, err error)
 	if err != nil {
 		return c, err
 	}
-	c = agent.JoinConfig{Settings: s, Base: &base, Group: j.group, Hash: j.hash, Token: token, Replace: j.replace,
+	c = agent.JoinConfig{Settings: s, Base: &base, Group: j.group, Hash: j.hash, Token: token,
 		Log: p.logger(s.Log)}
 	return c, f.named(c.Prepare())
 }

@@ -25,7 +25,8 @@ func stateFolder(flag string) (string, error) {
 	if flag != "" {
 		return flag, nil
 	}
-	return agent.FindJoined()
+	state, _, err := agent.FindJoined()
+	return state, err
 }
 
 const leaveLong = `leave makes the workload leave the mesh: its agent leaves the endpoints, drains and ends, and its key and

@@ -44,12 +44,13 @@ func (p *program) statusCommand() *cobra.Command {
 
 // stateFolders returns the state folder that a flag names, or those of all workloads that have joined.
 func stateFolders(flag string) ([]string, error) {
-	if flag == "" {
-		if all, err := agent.AllJoined(); err != nil || len(all) > 1 {
-			return all, err
-		}
+	if flag != "" {
+		return []string{flag}, nil
 	}
-	state, err := stateFolder(flag)
+	state, all, err := agent.FindJoined()
+	if len(all) > 1 {
+		return all, nil
+	}
 	return []string{state}, err
 }
 

@@ -81,19 +81,16 @@ func (*fake) ListWorkloads(context.Context, admin.None) (admin.WorkloadList, err
 					{Serial: "0b", NotAfter: now.Add(23*time.Hour + time.Minute)}}, Proxies: []string{"web-1.shop"},
 				Health: &admin.Health{Reason: "connection \x1b refused", At: now.Add(-2 * time.Minute)}},
 		},
-		Revocations: []admin.Revocation{{Kind: "workload", Name: "shop/api-1", Reason: "stolen",
-			By: "user root (uid 0)", At: now.Add(-time.Minute)}, {Kind: "serial", Name: "0c", At: now}},
+		Revocations: []admin.Revocation{{Name: "shop/api-1", Reason: "stolen",
+			By: "user root (uid 0)", At: now.Add(-time.Minute)}},
 	}, nil
 }
 
 func (*fake) Revoke(_ context.Context, r admin.RevokeRequest) (admin.Revoked, error) {
-	switch {
-	case strings.HasPrefix(r.Name, "spiffe://"):
-		return admin.Revoked{Kind: "identity", Name: r.Name, Workloads: []string{"shop/web-1", "shop/web-2"}}, nil
-	case strings.HasPrefix(r.Name, "serial:"):
-		return admin.Revoked{Kind: "serial", Name: r.Name[len("serial:"):], Notes: []string{"It can get another."}}, nil
+	if strings.HasPrefix(r.Name, "spiffe://") {
+		return admin.Revoked{Name: r.Name, Workloads: []string{"shop/web-1", "shop/web-2"}}, nil
 	}
-	return admin.Revoked{Kind: "workload", Name: r.Name, Workloads: []string{r.Name}, Proxies: 2,
+	return admin.Revoked{Name: r.Name, Workloads: []string{r.Name}, Proxies: 2,
 		Notes: []string{"2 proxies are connected and hear of it"}}, nil
 }
 
@@ -163,14 +160,12 @@ shop/web-1  spiffe://cluster.local/ns/shop/sa/web  shop/web  1h      expires in 
 UNHEALTHY   SINCE  WHY
 shop/web-1  2m     connection ? refused
 
-REVOKED   NAME        SINCE  BY                 REASON
-workload  shop/api-1  1m     user root (uid 0)  stolen
-serial    0c          0s     -                  -
+REVOKED     SINCE  BY                 REASON
+shop/api-1  1m     user root (uid 0)  stolen
 `, ""},
-		{"workload revoke shop/web-1 --reason x", "workload shop/web-1 is revoked\n2 proxies are connected and hear of it\n", ""},
-		{"workload restore shop/web-1 -o json", "{\n  \"kind\": \"workload\",\n  \"name\": \"shop/web-1\",\n  \"workloads\": [\n    \"shop/web-1\"\n  ],\n  \"proxies\": 2,\n  \"notes\": [\n    \"2 proxies are connected and hear of it\"\n  ]\n}\n", ""},
-		{"workload revoke spiffe://cluster.local/ns/shop/sa/web", "identity spiffe://cluster.local/ns/shop/sa/web is revoked\nworkloads: shop/web-1, shop/web-2\n", ""},
-		{"workload restore serial:0A:FF", "serial 0A:FF is restored\nIt can get another.\n", ""},
+		{"workload revoke shop/web-1 --reason x", "shop/web-1 is revoked\n2 proxies are connected and hear of it\n", ""},
+		{"workload restore shop/web-1 -o json", "{\n  \"name\": \"shop/web-1\",\n  \"workloads\": [\n    \"shop/web-1\"\n  ],\n  \"proxies\": 2,\n  \"notes\": [\n    \"2 proxies are connected and hear of it\"\n  ]\n}\n", ""},
+		{"workload revoke spiffe://cluster.local/ns/shop/sa/web", "spiffe://cluster.local/ns/shop/sa/web is revoked\nworkloads: shop/web-1, shop/web-2\n", ""},
 		{"audit tail", at + "  token.create         abc by user root (uid 0) group=shop/web\n" + at + "  token.refuse         REFUSED abc?[2J by 10.0.0.9: another key\n", ""},
 		{"authz explain shop/web shop/api --port 80 --method GET --path /x", `DENIED: shop/web to shop/api
 
@@ -233,7 +228,7 @@ func TestCertificateState(t *testing.T) {
 	old, late := admin.Leaf{Serial: "0a", NotAfter: now.Add(time.Hour)}, now.Add(3*time.Hour+time.Minute)
 	for want, w := range map[string]admin.Workload{
 		"expires in 3h": {Leaves: []admin.Leaf{old, {Serial: "0b", NotAfter: late}}},
-		"revoked":       {Leaves: []admin.Leaf{old, {Serial: "0b", NotAfter: late, Revoked: true}}},
+		"revoked":       {Leaves: []admin.Leaf{old, {Serial: "0b", NotAfter: late}}, Revoked: true},
 		"expired":       {},
 	} {
 		if got, _ := certificateState(w); got != want {

@@ -167,30 +167,19 @@ func proxyText(p admin.ProxyStatus) string {
 		identity = fmt.Sprintf("%s, certificate %s until %s (%s)", p.Identity, p.Serial, local(p.Expires), when(p.Expires))
 	}
 	if p.Bundle != "" {
-		identity += ", trusts roots " + short(p.Bundle)
+		identity += ", trusts roots " + p.Bundle[:min(len(p.Bundle), 7)]
 	}
 	head := fmt.Sprintf("%s: %s at %s, connected since %s (%s), %s\n%s\n", p.ID, role, p.Peer, local(p.Connected),
 		when(p.Connected), protocol, identity)
-	tb := newTable("TYPE", "SUBSCRIBED", "RESOURCES", "ACKNOWLEDGED", "LATEST", "STATE")
+	tb := newTable("TYPE", "SUBSCRIBED", "RESOURCES", "ACKNOWLEDGED", "STATE")
 	for _, t := range p.Types {
 		subscribed := fmt.Sprint(t.Subscribed)
 		if t.Everything {
 			subscribed = "all"
 		}
-		acknowledged := strings.TrimSpace(short(t.Acknowledged) + " " + when(t.AcknowledgedAt))
-		tb.add(t.Type, subscribed, t.Resources, acknowledged, short(t.Target), state(t))
+		tb.add(t.Type, subscribed, t.Resources, when(t.AcknowledgedAt), state(t))
 	}
 	return sections(head, tb.String(), rejectionsText(p))
-}
-
-// short returns the first letters of each part of a version.
-func short(version string) string {
-	const letters = 7
-	parts := strings.Split(version, ".")
-	for i, p := range parts {
-		parts[i] = p[:min(len(p), letters)]
-	}
-	return strings.Join(parts, ".")
 }
 
 // rejectionsText shows what a proxy rejected, once: a reader subscribes to a kind by several type

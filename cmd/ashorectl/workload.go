@@ -12,9 +12,9 @@ import (
 
 func (t *tool) workloadCommand() *cobra.Command {
 	restore := t.changeWorkloadCommand("restore", "restored", admin.CallRestore)
-	restore.Short = "Undo the revocation of a workload, an identity or a certificate"
+	restore.Short = "Undo the revocation of a workload or an identity"
 	revoke := t.changeWorkloadCommand("revoke", "revoked", admin.CallRevoke)
-	revoke.Short = "Revoke a workload (NAMESPACE/NAME), an identity or a certificate, with immediate effect"
+	revoke.Short = "Revoke a workload (NAMESPACE/NAME) or an identity, with immediate effect"
 	return group("workload", "List workloads and revoke their identities", t.listWorkloadsCommand(), revoke, restore)
 }
 
@@ -44,9 +44,9 @@ func workloadsText(list admin.WorkloadList) string {
 			unhealthy.add(x.Name, age(h.At), h.Reason)
 		}
 	}
-	revocations := newTable("REVOKED", "NAME", "SINCE", "BY", "REASON")
+	revocations := newTable("REVOKED", "SINCE", "BY", "REASON")
 	for _, r := range list.Revocations {
-		revocations.add(r.Kind, r.Name, age(r.At), r.By, r.Reason)
+		revocations.add(r.Name, age(r.At), r.By, r.Reason)
 	}
 	return sections(workloads.String(), unhealthy.String(), revocations.String())
 }
@@ -57,10 +57,7 @@ func certificateState(x admin.Workload) (state, serial string) {
 	if n := len(x.Leaves); n > 0 {
 		latest := x.Leaves[n-1]
 		serial = latest.Serial
-		switch {
-		case latest.Revoked:
-			state = "revoked"
-		case time.Until(latest.NotAfter) > 0:
+		if time.Until(latest.NotAfter) > 0 {
 			state = "expires " + when(latest.NotAfter)
 		}
 	}
@@ -75,16 +72,16 @@ func (t *tool) changeWorkloadCommand(verb, done string,
 	call admin.Call[admin.RevokeRequest, admin.Revoked]) *cobra.Command {
 	var q admin.RevokeRequest
 	cmd := &cobra.Command{
-		Use: verb + " NAMESPACE/NAME|spiffe://…|serial:HEX",
+		Use: verb + " NAMESPACE/NAME|spiffe://…",
 		Example: strings.ReplaceAll(`  ashorectl workload VERB shop/web-1 --reason 'lost machine'
   ashorectl workload VERB spiffe://cluster.local/ns/shop/sa/web
-  ashorectl workload VERB serial:4f1d2c`, "VERB", verb),
+  ashorectl workload VERB shop/web-2 -o json`, "VERB", verb),
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Name = args[0]
 			return show(t, cmd, call, q, func(r admin.Revoked) string {
-				text := fmt.Sprintf("%s %s is %s\n", r.Kind, r.Name, done)
-				if len(r.Workloads) > 0 && r.Kind != "workload" {
+				text := fmt.Sprintf("%s is %s\n", r.Name, done)
+				if len(r.Workloads) > 0 && r.Workloads[0] != r.Name {
 					text += "workloads: " + strings.Join(r.Workloads, ", ") + "\n"
 				}
 				for _, note := range r.Notes {

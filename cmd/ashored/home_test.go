@@ -46,7 +46,7 @@ func TestStoreFileMoved(t *testing.T) {
 	}
 	heard, err := admin.Send(ctx, client, admin.CallRevoke, admin.RevokeRequest{Name: "shop/web-1", Reason: "stolen"})
 	if notes := strings.Join(heard.Notes, "\n"); err != nil ||
-		!strings.Contains(notes, "WARNING: revoke workload shop/web-1") || !strings.Contains(notes, "moved away") {
+		!strings.Contains(notes, "WARNING: revoke shop/web-1") || !strings.Contains(notes, "moved away") {
 		t.Errorf("revoke: %q, %v", heard.Notes, err)
 	}
 	if err := web.ask(t, "", ""); status.Code(err) != codes.Unauthenticated {

@@ -84,13 +84,8 @@ type TypeStatus struct {
 	Everything bool `json:"everything,omitempty"`
 	// Resources is how many there are for it now.
 	Resources int `json:"resources"`
-	// Acknowledged names the content of what it accepted last, equal on every replica for equal
-	// content; empty before the first time.
-	Acknowledged   string    `json:"acknowledged,omitempty"`
+	// AcknowledgedAt is when it accepted a response last; zero before the first time.
 	AcknowledgedAt time.Time `json:"acknowledgedAt,omitzero"`
-	// Target names the content that it should have, as Acknowledged does: where it rejected
-	// something the two differ.
-	Target string `json:"target,omitempty"`
 	// Latest means that it has everything but what it rejected.
 	Latest bool `json:"latest"`
 	// InFlight is how many responses it has not answered yet.

@@ -40,14 +40,11 @@ type Leaf struct {
 	NotAfter time.Time `json:"notAfter"`
 	// Root is the ID of the root that it leads to.
 	Root string `json:"root,omitempty"`
-	// Revoked means that the serial is revoked.
-	Revoked bool `json:"revoked,omitempty"`
 }
 
 // Revocation is what is not trusted any more.
 type Revocation struct {
-	// Kind is "identity", "workload" or "serial", and Name which one.
-	Kind   string    `json:"kind"`
+	// Name is a SPIFFE ID, or a workload such as "shop/web-1".
 	Name   string    `json:"name"`
 	Reason string    `json:"reason,omitempty"`
 	By     string    `json:"by,omitempty"`
@@ -62,8 +59,7 @@ type WorkloadList struct {
 
 // RevokeRequest names what is to be revoked, or restored.
 type RevokeRequest struct {
-	// Name is a SPIFFE ID, a workload such as "shop/web-1", or "serial:" and the serial number of a
-	// certificate in hexadecimal digits.
+	// Name is a SPIFFE ID, or a workload such as "shop/web-1".
 	Name string `json:"name"`
 	// Reason is for the audit log and the list of revocations. At most 1024 bytes.
 	Reason string `json:"reason,omitempty"`
@@ -73,12 +69,11 @@ type RevokeRequest struct {
 
 // Revoked is what a revocation, or its end, concerns.
 type Revoked struct {
-	Kind string `json:"kind"`
 	Name string `json:"name"`
 	// Workloads are those that it concerns, as far as they are known; more may have the identity.
 	Workloads []string `json:"workloads,omitempty"`
-	// Proxies is how many are connected to this replica: they receive it within a second. Others
-	// receive it when they connect.
+	// Proxies is how many are connected to this replica and not revoked themselves: they receive it
+	// within a second. Others receive it when they connect.
 	Proxies int `json:"proxies"`
 	// Notes are what is worth knowing, such as how many receive it.
 	Notes []string `json:"notes,omitempty"`

@@ -13,6 +13,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/settings"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry/entry"
 	"github.com/ashore-mesh/ashore/xds"
@@ -50,6 +51,8 @@ type API struct {
 	Workloads func(context.Context) ([]ca.Workload, error)
 	// Group returns the namespace and service account of a WorkloadGroup. Errors: ca.ErrNoGroup.
 	Group func(ctx context.Context, group string) (namespace, account string, err error)
+	// Revoked returns why an identity or a certificate is revoked, or nil.
+	Revoked func(id spiffe.ID, fingerprint string) error
 	// Addresses are where agents reach this replica, and Notes what an operator should know of them.
 	Addresses, Notes []string
 	// OtherAddresses returns where agents reach the other replicas.

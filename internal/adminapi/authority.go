@@ -142,7 +142,7 @@ func (a *API) ListWorkloads(ctx context.Context, _ admin.None) (admin.WorkloadLi
 	out := admin.WorkloadList{Workloads: []admin.Workload{}, Revocations: []admin.Revocation{}}
 	for _, w := range workloads {
 		item := admin.Workload{Name: w.Name, Identity: w.Identity, Group: w.Group, Joined: w.Joined, Bundle: w.Bundle,
-			Revoked: w.Revoked || revoked.Has(ca.RevokeIdentity, w.Identity)}
+			Revoked: w.Revoked || revoked.Has(w.Identity)}
 		for _, l := range w.Leaves {
 			item.Leaves = append(item.Leaves, admin.Leaf(l))
 			for _, p := range connected[l.Serial] {
@@ -153,8 +153,7 @@ func (a *API) ListWorkloads(ctx context.Context, _ admin.None) (admin.WorkloadLi
 		out.Workloads = append(out.Workloads, item)
 	}
 	for _, r := range revoked.List {
-		out.Revocations = append(out.Revocations, admin.Revocation{Kind: string(r.Kind), Name: r.Name, Reason: r.Reason,
-			By: r.By, At: r.At})
+		out.Revocations = append(out.Revocations, admin.Revocation{Name: r.Subject, Reason: r.Reason, By: r.By, At: r.At})
 	}
 	return out, nil
 }
@@ -165,10 +164,4 @@ func latest(known *admin.Health, r registry.Report) *admin.Health {
 		return known
 	}
 	return &admin.Health{Healthy: r.State == registry.ReportedHealthy, Reason: r.Message, At: r.At}
-}
-
-// qualified says that a text is NAMESPACE/NAME.
-func qualified(text string) bool {
-	namespace, name, _ := strings.Cut(text, "/")
-	return namespace != "" && name != "" && !strings.Contains(name, "/")
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/authz"
-	"github.com/ashore-mesh/ashore/xds/gen/access"
 )
 
 // Explain uses the active configuration. Errors: admin.ErrInvalid for the caller or the path;
@@ -60,7 +59,7 @@ func (a *API) revokedPart(ctx context.Context, from spiffe.ID) (revoked string, 
 			continue
 		}
 		all++
-		if n := len(w.Leaves); w.Revoked || n > 0 && w.Leaves[n-1].Revoked {
+		if w.Revoked {
 			names = append(names, w.Name)
 		}
 	}
@@ -84,10 +83,10 @@ func (a *API) judge(c *push.Context, to string, tcp bool, r authz.Request) []aut
 		if p.ID == to || p.Node.ID == to {
 			r.TCP = tcp
 			return []authz.Explained{{Target: authz.Target{Namespace: p.Node.Namespace, Workload: p.Node.ID, Port: r.Port,
-				MutualTLS: p.Node.Identity}, Decision: authz.Judge(c.Scope(c.Classify(p.Node)), access.Filters, r), Request: r}}
+				MutualTLS: p.Node.Identity}, Decision: authz.Judge(c.Scope(c.Classify(p.Node)), r), Request: r}}
 		}
 	}
-	return authz.Explain(c, access.Filters, r, to)
+	return authz.Explain(c, r, to)
 }
 
 // explanation groups workloads and ports with equal results.
@@ -122,7 +121,7 @@ func explainPart(f authz.Explained) admin.ExplainPart {
 	out := admin.ExplainPart{At: []string{place(f)}, Call: "a connection", Verdict: string(f.Verdict), Reason: f.Reason,
 		Steps: []admin.ExplainStep{}}
 	if !f.Request.TCP {
-		out.Call = f.Request.Method + " " + f.Request.Host + cmp.Or(f.Path, f.Request.Path)
+		out.Call = f.Request.Method + " " + f.Request.Host + f.Request.Path
 	}
 	for _, s := range f.Steps {
 		step := admin.ExplainStep{Policy: s.Policy.Key.String(), Action: s.Action, Matched: s.Rule >= 0 && !s.Unsure,

@@ -80,9 +80,8 @@ func proxyStatus(p xds.ProxyStatus) admin.ProxyStatus {
 }
 
 func typeStatus(t xds.TypeStatus) admin.TypeStatus {
-	out := admin.TypeStatus{Type: shortType(t.TypeURL), Resources: t.Resources, Acknowledged: t.Acknowledged,
-		AcknowledgedAt: t.AcknowledgedAt,
-		Target:         t.Target, Latest: t.Latest, InFlight: t.Pending, Rejections: t.Rejections, Everything: t.Everything}
+	out := admin.TypeStatus{Type: shortType(t.TypeURL), Resources: t.Resources, AcknowledgedAt: t.AcknowledgedAt,
+		Latest: t.Latest, InFlight: t.Pending, Rejections: t.Rejections, Everything: t.Everything}
 	if t.Objects {
 		out.Objects = path.Base(t.TypeURL) // networking.istio.io/v1/VirtualService, core/v1alpha1/MeshConfig
 	}

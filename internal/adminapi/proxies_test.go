@@ -72,12 +72,12 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 func TestTypeStatus(t *testing.T) {
 	t.Parallel()
 	in := xds.TypeStatus{TypeURL: xds.ListenerType, Resources: 4,
-		Status: ads.Status{Subscribed: 3, Acknowledged: "a", Target: "b", Rejections: 2, Pending: 1,
+		Status: ads.Status{Subscribed: 3, Rejections: 2, Pending: 1,
 			Rejected: []ads.Rejected{{Name: "0.0.0.0_80", Version: "1",
 				Message: "no such filter"}}, Rejection: &ads.Rejection{Message: "whole response"}}}
 	got := typeStatus(in)
 	if got.Type != "lds" || got.Subscribed != 3 || got.Resources != 4 || got.InFlight != 1 || got.Rejections != 2 ||
-		got.Acknowledged != "a" || got.Target != "b" || got.Everything {
+		got.Everything {
 		t.Errorf("status %+v", got)
 	}
 	if len(got.Rejected) != 1 || got.Rejected[0].Resource != "0.0.0.0_80" || got.Rejected[0].Error != "no such filter" {

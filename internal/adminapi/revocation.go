@@ -2,32 +2,28 @@ package adminapi
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"math/big"
-	"slices"
-	"strings"
 
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// Revoke revokes an identity, a workload or a certificate. When it returns, every connected peer
-// refuses it within a second. What was revoked already is no error. Errors: admin.ErrInvalid;
-// admin.ErrNotFound for a workload or serial that is not known, and for an identity that no
-// workload has, which is most likely mistyped, unless it is forced.
+// Revoke revokes an identity or a workload. When it returns, every connected peer refuses it within
+// a second. What was revoked already is no error. Errors: admin.ErrInvalid; admin.ErrNotFound for a
+// workload that is not known, and for an identity that no workload has, which is most likely
+// mistyped, unless it is forced.
 func (a *API) Revoke(ctx context.Context, r admin.RevokeRequest) (admin.Revoked, error) {
 	q, err := revocation(ctx, r)
 	if err != nil {
 		return admin.Revoked{}, err
 	}
 	known, _ := a.Workloads(ctx) // what matters fails by itself
-	workloads := concerned(known, q)
-	unknown := admin.NewError(admin.ErrNotFound, "nothing is revoked: no workload is known with the %s %s. "+
-		"\"ashorectl workload list\" shows who has which; --force revokes an identity that nobody has yet", q.Kind, q.Name)
-	if len(workloads) == 0 && q.Kind == ca.RevokeIdentity && !r.Force && !a.Ledger.Revocations().Has(q.Kind, q.Name) {
+	workloads := concerned(known, q.Subject)
+	unknown := admin.NewError(admin.ErrNotFound, "nothing is revoked: no workload is known as %s. "+
+		"\"ashorectl workload list\" shows what there is; --force revokes an identity that nobody has yet", q.Subject)
+	if len(workloads) == 0 && ca.IsIdentity(q.Subject) && !r.Force && !a.Ledger.Revocations().Has(q.Subject) {
 		a.Ledger.NotRevoked(q, unknown)
 		return admin.Revoked{}, unknown
 	}
@@ -53,8 +49,7 @@ func (a *API) Restore(ctx context.Context, r admin.RevokeRequest) (admin.Revoked
 	}
 	err = a.Ledger.Restore(ctx, q)
 	if errors.Is(err, ca.ErrNotFound) {
-		err = admin.NewError(admin.ErrNotFound, "%s %s is not revoked: \"ashorectl workload list\" shows what is", q.Kind,
-			q.Name)
+		err = admin.NewError(admin.ErrNotFound, "%s is not revoked: \"ashorectl workload list\" shows what is", q.Subject)
 	}
 	if err != nil {
 		return admin.Revoked{}, withKind(err)
@@ -64,7 +59,12 @@ func (a *API) Restore(ctx context.Context, r admin.RevokeRequest) (admin.Revoked
 
 // delivered says how many proxies of this replica receive a change now.
 func (a *API) delivered(q ca.RevokeRequest) admin.Revoked {
-	out := admin.Revoked{Kind: string(q.Kind), Name: q.Name, Proxies: len(a.Connected())}
+	out := admin.Revoked{Name: q.Subject}
+	for _, p := range a.Connected() {
+		if p.Who.Identity == (spiffe.ID{}) || a.Revoked(p.Who.Identity, p.Who.Fingerprint) == nil {
+			out.Proxies++
+		}
+	}
 	note := fmt.Sprintf("connected proxies that receive it now: %d", out.Proxies)
 	if out.Proxies == 0 {
 		note = "WARNING: no proxy is connected to this replica (\"ashorectl status\")"
@@ -86,31 +86,17 @@ func checkReason(reason string) error {
 
 // revocation returns what a request names. Errors: admin.ErrInvalid.
 func revocation(ctx context.Context, r admin.RevokeRequest) (ca.RevokeRequest, error) {
-	q := ca.RevokeRequest{Kind: ca.RevokeWorkload, Name: r.Name, Reason: r.Reason, By: admin.Actor(ctx)}
-	_, notIdentity := spiffe.Parse(r.Name)
-	switch serial, isSerial := strings.CutPrefix(r.Name, "serial:"); {
-	case isSerial:
-		n, ok := new(big.Int).SetString(strings.ReplaceAll(serial, ":", ""), 16)
-		if !ok || n.Sign() <= 0 || len(serial) > 80 {
-			return q, admin.NewError(admin.ErrInvalid,
-				"%.80q is not the serial number of a certificate: want hexadecimal digits", serial)
-		}
-		q.Kind, q.Name = ca.RevokeSerial, hex.EncodeToString(n.Bytes())
-	case notIdentity == nil:
-		q.Kind = ca.RevokeIdentity
-	case !qualified(r.Name):
-		return q, admin.NewError(admin.ErrInvalid,
-			"%.200q is not a workload: want NAMESPACE/NAME, spiffe://… or serial:HEX", r.Name)
+	q := ca.RevokeRequest{Subject: r.Name, Reason: r.Reason, By: admin.Actor(ctx)}
+	if err := ca.CheckSubject(r.Name); err != nil {
+		return q, admin.NewError(admin.ErrInvalid, "%v", err)
 	}
 	return q, checkReason(r.Reason)
 }
 
 // concerned returns the names of the workloads that a revocation is about.
-func concerned(workloads []ca.Workload, q ca.RevokeRequest) (out []string) {
+func concerned(workloads []ca.Workload, subject string) (out []string) {
 	for _, w := range workloads {
-		serial := func(l ca.Leaf) bool { return q.Kind == ca.RevokeSerial && strings.EqualFold(l.Serial, q.Name) }
-		if q.Kind == ca.RevokeIdentity && w.Identity == q.Name || q.Kind == ca.RevokeWorkload && w.Name == q.Name ||
-			slices.ContainsFunc(w.Leaves, serial) {
+		if w.Identity == subject || w.Name == subject {
 			out = append(out, w.Name)
 		}
 	}

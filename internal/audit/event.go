@@ -21,7 +21,6 @@ const (
 	CALoad             = "ca.load"
 	ReplicaToken       = "replica.token"
 	ReplicaIssue       = "replica.issue"
-	WorkloadJoin       = "workload.join"
 	WorkloadRevoke     = "workload.revoke"
 	WorkloadRestore    = "workload.restore"
 	RegistrationRefuse = "registration.refuse"

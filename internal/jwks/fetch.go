@@ -25,12 +25,8 @@ var ErrURL = errors.New("keys are not fetched from this URL")
 // Source: OpenID Connect Discovery 1.0, section 4.
 const DiscoveryPath = "/.well-known/openid-configuration"
 
-const (
-	// maxRedirects bounds the redirects of one fetch.
-	maxRedirects = 3
-	// fetchTimeout bounds one fetch, with redirects. As in Istio.
-	fetchTimeout = 5 * time.Second
-)
+// fetchTimeout bounds one fetch, with the discovery of the URL. As in Istio.
+const fetchTimeout = 5 * time.Second
 
 // Config says from where documents are fetched. The zero value is the safe default.
 type Config struct {
@@ -42,7 +38,8 @@ type Config struct {
 	Roots *x509.CertPool
 }
 
-// Fetcher fetches documents. It keeps no connections. Safe for concurrent use.
+// Fetcher fetches documents. It keeps no connections and follows no redirects. Safe for concurrent
+// use.
 type Fetcher struct {
 	config Config
 	client *http.Client
@@ -54,7 +51,7 @@ func NewFetcher(c Config) *Fetcher {
 	// The address is checked when it is dialled: a name may resolve to another one the next time.
 	dialer := &net.Dialer{Control: f.control}
 	f.client = &http.Client{
-		CheckRedirect: f.redirect,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			Proxy:                  nil, // a proxy would be dialled instead of the address to check
 			DialContext:            dialer.DialContext,
@@ -73,17 +70,6 @@ func (f *Fetcher) control(_, address string, _ syscall.RawConn) error {
 		return fmt.Errorf("%w: %s: %w", ErrAddress, address, err)
 	}
 	return checkAddress(a.Addr(), f.config.Allow)
-}
-
-// redirect checks a redirect.
-func (f *Fetcher) redirect(r *http.Request, via []*http.Request) error {
-	if len(via) > maxRedirects {
-		return fmt.Errorf("%w: more than %d redirects", ErrURL, maxRedirects)
-	}
-	if via[0].URL.Scheme == "https" && r.URL.Scheme != "https" {
-		return fmt.Errorf("%w: it redirects away from TLS", ErrURL)
-	}
-	return f.check(r.URL)
 }
 
 // check returns why nothing is fetched from a URL. Names are not resolved. Errors: ErrURL,

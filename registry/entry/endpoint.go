@@ -52,29 +52,29 @@ func listed(o *config.Object) []registry.Endpoint {
 func (d *Deriver) selected(namespace string, labels map[string]string) []registry.Endpoint {
 	var s selection
 	for _, w := range d.written.selected(namespace, labels) {
-		o := w.object
-		ep := endpoint(o.Spec.(*networking.WorkloadEntry), o.Namespace, o.Name, labelsOf(o))
-		ep.Health = d.reportedHealth(o)
-		s.append(ep, w)
+		s.append(d.endpointOf(w), w)
 	}
 	for _, w := range d.registered.selected(namespace, labels) {
-		o := w.object
-		ep := endpoint(o.Spec.(*networking.WorkloadEntry), o.Namespace, o.Name, labelsOf(o))
-		ep.Health = healthOf(w.registration.Health, o.Annotations[probedAnnotation] == "true")
-		ep.States = w.registration.Health.Ports
-		s.addRegistered(ep, w)
+		s.addRegistered(d.endpointOf(w), w)
 	}
 	return s.endpoints
 }
 
-// reportedHealth returns the health that a proxy reported for a WorkloadEntry of an operator.
-func (d *Deriver) reportedHealth(o *config.Object) registry.Health {
+// endpointOf returns the endpoint of a workload. For a WorkloadEntry that an operator wrote, a proxy
+// may report the health.
+func (d *Deriver) endpointOf(w *workload) registry.Endpoint {
+	o, r := w.object, w.registration
+	ep := endpoint(o.Spec.(*networking.WorkloadEntry), o.Namespace, o.Name, labelsOf(o))
 	probed := o.Annotations[probedAnnotation] == "true"
-	r := d.registrations.At(registry.RegistrationKey{Namespace: o.Namespace, Name: o.Name})
-	if r == nil || !authenticatedAs(r, AccountOf(o)) {
-		return healthOf(registry.Report{}, probed)
+	var report registry.Report
+	if r != nil {
+		report, ep.States = r.Health, r.Health.Ports
+	} else if r = d.registrations.At(registry.RegistrationKey{Namespace: o.Namespace, Name: o.Name}); r != nil &&
+		authenticatedAs(r, AccountOf(o)) {
+		report, probed = r.Health, probed || r.Probed
 	}
-	return healthOf(r.Health, probed || r.Probed)
+	ep.Health = healthOf(report, probed)
+	return ep
 }
 
 func healthOf(h registry.Report, probed bool) registry.Health {

@@ -77,7 +77,8 @@ func (d *Deriver) replaceRegistered(
 	if previous != nil && current != nil && sameEndpoint(previous, current) {
 		changed = map[registry.Key]bool{} // no service changes
 	}
-	d.replaceWorkload(d.registered, previous, current, changed)
+	d.setWorkload(d.registered, previous, false, changed)
+	d.setWorkload(d.registered, current, true, changed)
 	if previous != nil {
 		entries = entries.Without(previous.object.Key)
 		delete(d.byKey, k)

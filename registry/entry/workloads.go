@@ -30,7 +30,7 @@ func writtenWorkload(o *config.Object) *workload {
 }
 
 // workloads indexes workloads by namespace and by each of their labels.
-type workloads map[labelKey]map[config.Key]*workload
+type workloads struct{ byLabel index[labelKey, *workload] }
 
 // labelKey is a label in a namespace. The empty label stands for all workloads of the namespace.
 type labelKey struct{ namespace, name, value string }
@@ -59,31 +59,20 @@ func selectorKey(namespace string, labels map[string]string) labelKey {
 	return labelKey{namespace, first, labels[first]}
 }
 
-func (x workloads) add(w *workload) {
+// set adds a workload, or removes it. It does not remove another one of the same key.
+func (x workloads) set(w *workload, present bool) {
 	for k := range labelKeys(w.object.Namespace, labelsOf(w.object)) {
-		if x[k] == nil {
-			x[k] = map[config.Key]*workload{}
-		}
-		x[k][w.object.Key] = w
-	}
-}
-
-func (x workloads) remove(w *workload) {
-	for k := range labelKeys(w.object.Namespace, labelsOf(w.object)) {
-		if found := x[k][w.object.Key]; found != nil && found.object == w.object {
-			delete(x[k], w.object.Key)
-		}
-		if len(x[k]) == 0 {
-			delete(x, k)
+		if other := x.byLabel[k][w.object.Key]; present || other != nil && other.object == w.object {
+			x.byLabel.set(k, w.object.Key, w, present)
 		}
 	}
 }
 
 // selected returns the workloads of a namespace that have all labels of a selector, sorted by name.
 func (x workloads) selected(namespace string, selector map[string]string) []*workload {
-	fewest := x[labelKey{namespace: namespace}]
+	fewest := x.byLabel[labelKey{namespace: namespace}]
 	for name, value := range selector {
-		if m := x[labelKey{namespace, name, value}]; len(m) < len(fewest) {
+		if m := x.byLabel[labelKey{namespace, name, value}]; len(m) < len(fewest) {
 			fewest = m
 		}
 	}

@@ -68,7 +68,7 @@ func (a *Allocator) Run(ctx context.Context, out chan<- registry.VIPs) error {
 			return nil
 		}
 		a.setFailure(err)
-		if read := err == nil || errors.Is(err, ErrExhausted); read && (first || !equal(vips, sent)) {
+		if read := err == nil || errors.Is(err, ErrExhausted); read && (first || differs(vips, sent)) {
 			select {
 			case out <- vips:
 				sent, first = vips, false
@@ -89,6 +89,14 @@ func (a *Allocator) Run(ctx context.Context, out chan<- registry.VIPs) error {
 		case <-time.After(gap):
 		}
 	}
+}
+
+// differs reports whether two maps have different content.
+func differs(x, y registry.VIPs) bool {
+	for range x.Diff(y) {
+		return true
+	}
+	return false
 }
 
 // allocate allocates virtual IPs for the wanted hosts that have none, and returns all of them.
@@ -116,19 +124,6 @@ func (a *Allocator) allocate(ctx context.Context) (registry.VIPs, error) {
 			return registry.VIPs{}, fmt.Errorf("allocate %d virtual IPs: %w", len(todo), err)
 		}
 	}
-}
-
-// equal reports whether two maps have the same content.
-func equal(x, y registry.VIPs) bool {
-	if x.Len() != y.Len() {
-		return false
-	}
-	for k, v := range x.All() {
-		if y.At(k) != v {
-			return false
-		}
-	}
-	return true
 }
 
 func (a *Allocator) setFailure(err error) {

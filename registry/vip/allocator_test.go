@@ -121,7 +121,7 @@ func TestAllocateMany(t *testing.T) {
 		for _, v := range one.vips.All() {
 			seen[v] = true
 		}
-		if len(seen) != len(hosts) || !equal(*one.vips, *two.vips) {
+		if len(seen) != len(hosts) || differs(*one.vips, *two.vips) {
 			t.Errorf("%d hosts have %d addresses on one replica, %d on the other", len(hosts), len(seen),
 				two.vips.Len())
 		}

@@ -128,7 +128,7 @@ func (p *peer) reconnect() {
 }
 
 // receive gives a request to the subscription.
-func (p *peer) receive(to resource.Set, m proto.Message) ads.Outcome {
+func (p *peer) receive(to resource.Set, m proto.Message) {
 	p.t.Helper()
 	raw, err := proto.Marshal(m)
 	if err != nil {
@@ -139,25 +139,23 @@ func (p *peer) receive(to resource.Set, m proto.Message) ads.Outcome {
 		p.t.Fatal(err)
 	}
 	p.sub.To, p.sub.Hold = to, p.waits
-	out, err := p.sub.Receive(r, p.now)
-	if err != nil {
+	if _, err := p.sub.Receive(r, p.now); err != nil {
 		p.t.Fatal(err)
 	}
-	return out
 }
 
 // delta sends a DeltaDiscoveryRequest.
-func (p *peer) delta(to resource.Set, m *discoveryv3.DeltaDiscoveryRequest) ads.Outcome {
+func (p *peer) delta(to resource.Set, m *discoveryv3.DeltaDiscoveryRequest) {
 	p.t.Helper()
 	m.TypeUrl = p.kind.TypeURL
-	return p.receive(to, m)
+	p.receive(to, m)
 }
 
 // state sends a DiscoveryRequest.
-func (p *peer) state(to resource.Set, m *discoveryv3.DiscoveryRequest) ads.Outcome {
+func (p *peer) state(to resource.Set, m *discoveryv3.DiscoveryRequest) {
 	p.t.Helper()
 	m.TypeUrl = p.kind.TypeURL
-	return p.receive(to, m)
+	p.receive(to, m)
 }
 
 // waits is what has to wait, as an ads.Hold.

@@ -23,8 +23,8 @@ type diff struct {
 	removed []string             // sorted; names that do not exist, or no longer exist
 	gone    []string             // sorted; names that the client has and that no longer exist
 
-	deltaOnce, stateOnce sync.Once
-	delta, state         encoding
+	once  sync.Once
+	parts [][]byte // see encoded
 }
 
 // empty reports whether there is no difference.
@@ -41,22 +41,17 @@ func (d *diff) find(name string) (r *resource.Resource, removed bool) {
 	if d == nil {
 		return nil, false
 	}
-	if i, ok := search(d.changed, name); ok {
+	if i, ok := resource.Search(d.changed, name); ok {
 		return d.changed[i], false
 	}
 	_, removed = slices.BinarySearch(d.removed, name)
 	return nil, removed
 }
 
-// encoded returns the elements of a response with the whole diff. layer is the one that it leads
-// to.
-func (d *diff) encoded(c *Cache, layer *resource.Layer, sotw bool) [][]byte {
-	if sotw {
-		d.stateOnce.Do(func() { d.state = c.encode(layer, d.changed, nil, true) })
-		return d.state.parts
-	}
-	d.deltaOnce.Do(func() { d.delta = c.encode(layer, d.changed, d.removed, false) })
-	return d.delta.parts
+// encoded returns the elements of a delta response with the whole diff.
+func (d *diff) encoded() [][]byte {
+	d.once.Do(func() { d.parts = encode(d.changed, d.removed) })
+	return d.parts
 }
 
 // compare computes a diff.
@@ -89,10 +84,8 @@ func compare(k diffKey) *diff {
 
 // addNames adds sorted names.
 func (d *diff) addNames(k diffKey, names []string) {
-	from, to := cursor{items: k.from.Items()}, cursor{items: k.to.Items()}
 	for _, name := range names {
-		next, had := to.get(name), from.get(name)
-		d.add(k.kind, name, k.known.Covers(name), had, next)
+		d.add(k.kind, name, k.known.Covers(name), k.from.Get(name), k.to.Get(name))
 	}
 }
 
@@ -143,29 +136,4 @@ func eitherName(a, b []*resource.Resource) iter.Seq2[string, bool] {
 			}
 		}
 	}
-}
-
-// search finds a name in resources that are sorted by name.
-func search(items []*resource.Resource, name string) (int, bool) {
-	return slices.BinarySearchFunc(items, name, func(r *resource.Resource, n string) int {
-		return strings.Compare(r.Name, n)
-	})
-}
-
-// cursor finds ascending names in resources that are sorted by name. A look-up costs the logarithm
-// of the distance from the last one.
-type cursor struct{ items []*resource.Resource }
-
-// get returns the resource of that name, or nil. The name must not sort before the last one.
-func (c *cursor) get(name string) *resource.Resource {
-	step := 1
-	for step < len(c.items) && c.items[step].Name < name {
-		step *= 2
-	}
-	i, ok := search(c.items[:min(step+1, len(c.items))], name)
-	c.items = c.items[i:]
-	if !ok {
-		return nil
-	}
-	return c.items[0]
 }

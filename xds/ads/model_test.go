@@ -23,7 +23,6 @@ type model struct {
 	has      map[string]string // what it runs: name -> text
 	versions map[string]string // what it says that it runs: delta
 	version  string            // the same: state of the world
-	accepted map[string]string // what it ran at that version
 	nonce    string            // of the last response: state of the world
 	names    map[string]bool   // subscribed by name
 	all      bool
@@ -127,7 +126,7 @@ func (m *model) ask() {
 
 // claimTruly makes the claims of the next stream say what the client runs.
 func (m *model) claimTruly() {
-	if !maps.Equal(m.has, m.accepted) {
+	if len(m.has) > 0 {
 		m.version = "unacknowledged"
 	}
 	for name, text := range m.has {
@@ -246,8 +245,7 @@ func (m *model) answer(r *response, words string) {
 		if words != "" {
 			req.ErrorDetail = rejection(words)
 		} else {
-			m.version, m.accepted = r.version, maps.Clone(m.has)
-			req.VersionInfo = r.version
+			m.version, req.VersionInfo = r.version, r.version
 		}
 		m.note("answer %s %q, has %v", r.nonce, words, m.has)
 		m.state(m.to, req)

@@ -69,13 +69,6 @@ func (k *namesKey) add(name []byte) {
 	k.count++
 }
 
-func keyOf(list []string) (k namesKey) {
-	for _, name := range list {
-		k.add([]byte(name))
-	}
-	return k
-}
-
 // interner returns one Names for equal subscriptions. Safe for concurrent use.
 type interner struct {
 	mu      sync.Mutex
@@ -84,26 +77,24 @@ type interner struct {
 
 // of returns the subscription to list, in any order and with repetitions; "*" is everything.
 func (in *interner) of(list []string) *Names {
-	key := keyOf(list)
-	if key == (namesKey{}) {
-		return nil
-	}
-	if n := in.find(key); n != nil {
-		return n
-	}
-	n := &Names{all: key.all}
+	n := &Names{list: make([]string, 0, len(list))}
 	for _, name := range list {
-		if name != star {
+		if name == star {
+			n.all = true
+		} else {
 			n.list = append(n.list, name)
 		}
 	}
 	slices.Sort(n.list)
 	n.list = slices.Clip(slices.Compact(n.list))
+	key := namesKey{all: n.all}
 	for _, name := range n.list {
+		key.add([]byte(name))
 		n.bytes += len(name)
 	}
-	key = keyOf(n.list) // without repetitions
-	key.all = n.all
+	if key == (namesKey{}) {
+		return nil
+	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if old := in.entries[key].Value(); old != nil {

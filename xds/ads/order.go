@@ -29,8 +29,7 @@ type Order struct {
 	// RemovalWait is how long a removed cluster or route stays.
 	RemovalWait time.Duration
 
-	subs    []*Subscription     // by rank
-	warming map[string]struct{} // changed clusters, until the client asks for endpoints
+	subs []*Subscription // by rank
 }
 
 // Find returns the subscription to a type, nil if the client never asked for it.
@@ -50,7 +49,7 @@ func (o *Order) All() []*Subscription { return o.subs }
 func (o *Order) Add(s *Subscription, rank int) {
 	s.rank, s.Hold = rank, o.hold(s)
 	if s.kind.TypeURL == resource.EndpointType {
-		s.suspects, o.warming = o.warming, nil
+		s.clusters = o.Find(resource.ClusterType)
 	}
 	at, _ := slices.BinarySearchFunc(o.subs, rank+1, func(s *Subscription, rank int) int { return s.rank - rank })
 	o.subs = slices.Insert(o.subs, at, s)
@@ -83,29 +82,20 @@ func (o *Order) Next(now time.Time) (r *Response, wait time.Duration) {
 	return nil, wait
 }
 
-// sent has the endpoints of changed clusters sent again, which have the names of their clusters.
+// sent has the endpoints of changed clusters sent again, which have the names of their clusters. If
+// the client asks for endpoints later, acceptClaims does.
 func (o *Order) sent(s *Subscription, r *Response) {
-	if s.kind.TypeURL != resource.ClusterType {
+	eds := o.Find(resource.EndpointType)
+	if s.kind.TypeURL != resource.ClusterType || eds == nil {
 		return
 	}
-	eds := o.Find(resource.EndpointType)
 	var changed []string
 	for name, c := range r.change.all() {
 		if c != nil {
 			changed = append(changed, name)
 		}
 	}
-	switch {
-	case eds != nil:
-		eds.resend(changed)
-	case s.resumed:
-		if o.warming == nil {
-			o.warming = map[string]struct{}{}
-		}
-		for _, name := range changed {
-			o.warming[name] = struct{}{}
-		}
-	}
+	eds.resend(changed)
 }
 
 // hold returns how long changes of a type wait.
@@ -231,8 +221,7 @@ func (o *Order) inUse(ref resource.Ref) bool {
 			continue
 		}
 		for _, st := range s.states {
-			uncertain := st.is == rejected && st.had == nil && !st.hadKnown && s.resumed
-			if uncertain || st.is != unknown && st.had != nil && slices.Contains(st.had.Refs, ref) {
+			if st.is != unknown && st.had != nil && slices.Contains(st.had.Refs, ref) {
 				return true
 			}
 		}

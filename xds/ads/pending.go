@@ -12,14 +12,13 @@ import (
 type pending struct {
 	change
 	number uint64
-	alone  bool // it has one resource that was taken out of a rejected response, or one secret
-	to     resource.Set
+	alone  bool       // it has one resource that was taken out of a rejected response, or one secret
 	before possession // of states, those of the names in the response
 }
 
 // send makes the response of a plan.
 func (s *Subscription) send(p *plan, now time.Time) *Response {
-	f := &pending{change: p.change, to: s.To, before: possession{have: s.have, known: s.known}}
+	f := &pending{change: p.change, before: possession{have: s.have, known: s.known}}
 	if len(s.states) > 0 {
 		for name := range p.all() {
 			if st := s.states[name]; st != nil {
@@ -34,7 +33,7 @@ func (s *Subscription) send(p *plan, now time.Time) *Response {
 
 // sendAlone makes the response for one name of the queue.
 func (s *Subscription) sendAlone(p *plan, name string) *Response {
-	f := &pending{change: p.change, alone: true, to: s.To, before: possession{have: s.have, known: s.known}}
+	f := &pending{change: p.change, alone: true, before: possession{have: s.have, known: s.known}}
 	f.before.keep(name, *s.states[name])
 	sent, _ := p.own().find(name)
 	s.keep(name, nameState{is: deferred, had: sent, hadKnown: true})
@@ -52,7 +51,7 @@ func (s *Subscription) respond(f *pending) *Response {
 // reject takes in that the client rejected a response, of which it may have applied a part. What it
 // did not apply is sent again: what its message names, or else every resource, in a response of its
 // own. A resource that is rejected alone is the culprit. Envoy applies all that is right in a whole
-// set, so there the rest counts as accepted.
+// set, and names the culprits, so there the rest counts as accepted.
 func (s *Subscription) reject(f *pending, message string, now time.Time) {
 	var changed []*resource.Resource
 	resources, _ := f.size()
@@ -67,13 +66,11 @@ func (s *Subscription) reject(f *pending, message string, now time.Time) {
 			changed = append(changed, r)
 		}
 	}
-	single := resources == 1 && !s.unexplained
 	named := slices.ContainsFunc(changed, func(r *resource.Resource) bool { return mentions(message, r.Name) })
-	s.unexplained = s.unexplained || whole && (!single || len(s.pending) > 0)
 	for _, r := range changed {
 		mentioned := mentions(message, r.Name)
 		switch {
-		case single || whole && mentioned:
+		case whole && mentioned, !whole && resources == 1:
 			s.restore(f, r.Name, rejected).rejection = &Rejected{r.Name, r.Version(), message, now}
 		case whole: // it was applied
 		default:

@@ -155,9 +155,6 @@ func (s *Subscription) Next(now time.Time) (r *Response, wait time.Duration) {
 	}
 	first := s.count == 0 && len(p.deferred) > 0 // the first response is not empty because all waits
 	if s.silent(p) && (!s.answer || first) {
-		if s.accepted == s.have {
-			s.accepted = s.To // equal for this client, and the older one need not be kept
-		}
 		s.adopt(p, now)
 		return s.nextAlone(now), p.wait
 	}

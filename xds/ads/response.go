@@ -32,20 +32,14 @@ const (
 // encode makes a response of f.
 func (s *Subscription) encode(f *pending) *Response {
 	r := &Response{TypeURL: s.kind.TypeURL, Nonce: s.nonce(f.number), change: &f.change}
-	switch {
-	case s.sotw && s.kind.Whole:
+	if s.sotw && s.kind.Whole {
 		s.encodeWhole(r)
-	default:
+	} else {
 		s.encodeChange(r, &f.change)
 	}
 	b := make([]byte, 0, len(r.TypeURL)+len(r.Nonce)+48)
-	if s.sotw {
-		s.version = s.cache.version(s.To, s.names)
-		if len(s.states) > 0 { // it is not what the content's version says: no later stream may accept it
-			version := *s.version + "~" + r.Nonce
-			s.version = &version
-		}
-		b = protowire.AppendString(protowire.AppendTag(b, fieldVersionInfo, protowire.BytesType), *s.version)
+	if s.sotw { // the version says nothing: a later stream is sent everything
+		b = protowire.AppendString(protowire.AppendTag(b, fieldVersionInfo, protowire.BytesType), r.Nonce)
 	}
 	b = protowire.AppendString(protowire.AppendTag(b, fieldTypeURL, protowire.BytesType), r.TypeURL)
 	b = protowire.AppendString(protowire.AppendTag(b, fieldNonce, protowire.BytesType), r.Nonce)
@@ -56,8 +50,14 @@ func (s *Subscription) encode(f *pending) *Response {
 // encodeChange adds a change to r. Over state of the world it has no removals.
 func (s *Subscription) encodeChange(r *Response, c *change) {
 	for _, d := range c {
-		if d != nil {
-			r.Parts = append(r.Parts, d.encoded(s.cache, s.To.Shared, s.sotw)...)
+		switch {
+		case d == nil:
+		case s.sotw:
+			for _, it := range d.changed {
+				r.Parts = append(r.Parts, it.StateEntry())
+			}
+		default:
+			r.Parts = append(r.Parts, d.encoded()...)
 		}
 	}
 }

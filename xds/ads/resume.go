@@ -1,10 +1,8 @@
 package ads
 
-// acceptClaims takes in what the client has from an earlier stream. Of suspects, which are clusters
-// that are sent again, Envoy waits for the endpoints whatever it claims.
+// acceptClaims takes in what the client has from an earlier stream. Envoy waits for the endpoints of
+// a cluster that was just sent, whatever it claims.
 func (s *Subscription) acceptClaims(claims map[string]string) {
-	suspects := s.suspects
-	s.suspects = nil
 	s.resumed = len(claims) > 0
 	if !s.resumed {
 		return
@@ -12,7 +10,6 @@ func (s *Subscription) acceptClaims(claims map[string]string) {
 	s.answer = false
 	same := make(map[string]struct{}, len(claims)) // names of which nothing has to be sent
 	for name, version := range claims {
-		_, suspect := suspects[name]
 		next := s.To.Get(name)
 		gone, wanted := next == nil, ""
 		if gone && s.kind.Empty != nil {
@@ -23,7 +20,7 @@ func (s *Subscription) acceptClaims(claims map[string]string) {
 		}
 		switch {
 		case !s.names.Covers(name):
-		case version == wanted && !suspect:
+		case version == wanted && (s.clusters == nil || !s.clusters.inFlight(name)):
 			same[name] = struct{}{}
 		case gone:
 			s.set(name, deferred).hadKnown = false // it is removed, when that need not wait

@@ -7,7 +7,7 @@ import (
 )
 
 // receiveState takes in a request of state of the world, which names all that is subscribed.
-func (s *Subscription) receiveState(r *Request, now time.Time) (out Outcome) {
+func (s *Subscription) receiveState(r *Request, now time.Time) (rejected bool) {
 	names := s.cache.names.ofRequest(r)
 	if names == nil && s.kind.Whole && (!s.started || s.names.All()) {
 		names = s.cache.names.everything()
@@ -15,16 +15,15 @@ func (s *Subscription) receiveState(r *Request, now time.Time) (out Outcome) {
 	if !s.started {
 		s.start(names)
 		s.resumed = r.Version != ""
-		s.acceptVersion(r.Version)
-		return Outcome{Started: true}
+		return false
 	}
 	number, ours := s.number(r.Nonce)
-	if !ours && r.Nonce != "" && s.version != nil && (r.Rejected != nil || r.Version == *s.version) {
+	if !ours && r.Nonce != "" && s.count > 0 && (r.Rejected != nil || r.Version == s.nonce(s.count)) {
 		// Istio's client sends nonces of its own (pkg/adsc): it means the last response.
 		number, ours = s.count, true
 	}
 	if ours {
-		out = s.answered(number, r.Rejected, now)
+		rejected = s.answered(number, r.Rejected, now)
 	}
 	// The names count even if the nonce is stale: what a client dropped and asked for again
 	// meanwhile, it has forgotten.
@@ -33,19 +32,7 @@ func (s *Subscription) receiveState(r *Request, now time.Time) (out Outcome) {
 		s.names = names
 		s.answer = s.answer || s.kind.Whole
 	}
-	return out
-}
-
-// acceptVersion takes in the version that the client has from an earlier stream: it tells whether
-// the client has exactly what it should. For types that are not Whole it does not, because what was
-// dropped and subscribed again is not part of it.
-func (s *Subscription) acceptVersion(version string) {
-	if version == "" || !s.kind.Whole || !s.names.All() {
-		return
-	}
-	if target := s.cache.version(s.To, s.names); *target == version {
-		s.version, s.have, s.known, s.answer = target, s.To, s.names, false
-	}
+	return rejected
 }
 
 // encodeWhole adds everything to r that the client should have now. A name that it rejected, or

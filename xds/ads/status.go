@@ -7,12 +7,8 @@ type Status struct {
 	// Subscribed is how many names it asked for by name; Everything means that it asked for all.
 	Subscribed int
 	Everything bool
-	// Acknowledged identifies the content that it accepted last, and AcknowledgedAt is when; empty
-	// and zero before the first time. Equal contents have equal versions on every replica.
-	Acknowledged   string
+	// AcknowledgedAt is when it accepted a response last; zero before the first time.
 	AcknowledgedAt time.Time
-	// Target identifies the content that it should have; empty before it asked.
-	Target string
 	// Latest means that it has all that it should, except for what it rejected.
 	Latest bool
 	// Pending is how many responses it has not answered.
@@ -27,7 +23,7 @@ type Status struct {
 
 // Status returns what the client has.
 func (s *Subscription) Status() Status {
-	st := Status{
+	return Status{
 		Subscribed: len(s.names.List()), Everything: s.names.All(),
 		AcknowledgedAt: s.acceptedAt,
 		Latest:         s.Settled(),
@@ -35,13 +31,4 @@ func (s *Subscription) Status() Status {
 		Rejections:     s.rejections, Rejection: s.rejection,
 		Rejected: s.Rejected(),
 	}
-	if s.names != nil {
-		st.Target = *s.cache.version(s.To, s.names)
-	}
-	if !s.acceptedAt.IsZero() {
-		st.Acknowledged = *s.cache.version(s.accepted, s.names)
-	} else if st.Latest && s.names != nil {
-		st.Acknowledged = *s.cache.version(s.have, s.names) // claimed from an earlier stream
-	}
-	return st
 }

@@ -2,6 +2,7 @@ package ads
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,11 +26,11 @@ type Subscription struct {
 	// Hold decides what waits; nil: nothing does. Order.Add sets it.
 	Hold Hold
 
-	rank     int                 // in the Order
-	started  bool                // the client asked for this type
-	resumed  bool                // it had resources of an earlier stream then
-	suspects map[string]struct{} // before the start: names whose claims are not accepted
-	names    *Names              // what the client subscribes to
+	rank     int           // in the Order
+	clusters *Subscription // of endpoints: that to their clusters; nil: none
+	started  bool          // the client asked for this type
+	resumed  bool          // it had resources of an earlier stream then
+	names    *Names        // what the client subscribes to
 
 	possession
 	queue  []string // names that are sent in responses of their own
@@ -38,12 +39,9 @@ type Subscription struct {
 	pending []*pending // responses without an answer, oldest first
 	count   uint64     // responses sent
 
-	unexplained bool         // state of the world: a whole set is rejected, and it is not known for what
-	version     *string      // state of the world: of the last response; nil: none
-	accepted    resource.Set // what the client acknowledged last
-	acceptedAt  time.Time
-	rejections  uint64
-	rejection   *Rejection // the last one; nil after an acknowledgement of something newer
+	acceptedAt time.Time // of the last acknowledgement
+	rejections uint64
+	rejection  *Rejection // the last one; nil after an acknowledgement of something newer
 }
 
 // NewSubscription returns a Subscription for a stream whose nonces begin with prefix. sotw means
@@ -58,30 +56,22 @@ func (s *Subscription) Kind() *Kind { return s.kind }
 // Names are what the client subscribes to.
 func (s *Subscription) Names() *Names { return s.names }
 
-// Outcome is what a request said about an earlier response.
-type Outcome struct {
-	// Acknowledged and Rejected are about a response of this stream. Both are false for
-	// subscriptions, and for answers to superseded responses.
-	Acknowledged, Rejected bool
-	// Started means that the client asked for this type for the first time.
-	Started bool
-}
-
-// Receive takes in a request of this type. It returns an error if the client subscribes to too many
-// names; the stream should end.
-func (s *Subscription) Receive(r *Request, now time.Time) (out Outcome, err error) {
+// Receive takes in a request of this type. rejected means that it rejects a response of this stream
+// that was not superseded. It returns an error if the client subscribes to too many names; the
+// stream should end.
+func (s *Subscription) Receive(r *Request, now time.Time) (rejected bool, err error) {
 	if s.sotw {
-		out = s.receiveState(r, now)
+		rejected = s.receiveState(r, now)
 	} else {
-		out = s.receiveDelta(r, now)
+		rejected = s.receiveDelta(r, now)
 	}
 	if n := len(s.names.List()); n > maxNames {
 		err = fmt.Errorf("subscription to %s has %d resource names, at most %d are allowed", s.kind.TypeURL, n, maxNames)
 	}
-	return out, err
+	return rejected, err
 }
 
-func (s *Subscription) receiveDelta(r *Request, now time.Time) (out Outcome) {
+func (s *Subscription) receiveDelta(r *Request, now time.Time) (rejected bool) {
 	subscribed := s.cache.names.ofRequest(r)
 	if !s.started {
 		if subscribed == nil && s.kind.Whole {
@@ -89,10 +79,10 @@ func (s *Subscription) receiveDelta(r *Request, now time.Time) (out Outcome) {
 		}
 		s.start(subscribed)
 		s.acceptClaims(r.Claims)
-		return Outcome{Started: true}
+		return false
 	}
 	if number, ours := s.number(r.Nonce); ours {
-		out = s.answered(number, r.Rejected, now)
+		rejected = s.answered(number, r.Rejected, now)
 	}
 	if len(r.Unsubscribe) > 0 {
 		s.unsubscribe(s.cache.names.of(r.Unsubscribe))
@@ -100,7 +90,7 @@ func (s *Subscription) receiveDelta(r *Request, now time.Time) (out Outcome) {
 	if subscribed != nil {
 		s.subscribe(subscribed)
 	}
-	return out
+	return rejected
 }
 
 // start begins with nothing known of the client.
@@ -167,14 +157,12 @@ func (s *Subscription) forget() {
 	s.have, s.known = resource.Set{}, nil
 }
 
-// answered takes in the answer to a response. An answer that comes too late is ignored.
-func (s *Subscription) answered(number uint64, rejection *Rejection, now time.Time) Outcome {
-	i := 0
-	for i < len(s.pending) && s.pending[i].number < number {
-		i++
-	}
-	if i == len(s.pending) || s.pending[i].number != number {
-		return Outcome{}
+// answered takes in the answer to a response, and reports whether it is rejected. An answer that
+// comes too late is ignored.
+func (s *Subscription) answered(number uint64, rejection *Rejection, now time.Time) (rejected bool) {
+	i := slices.IndexFunc(s.pending, func(p *pending) bool { return p.number == number })
+	if i < 0 {
+		return false
 	}
 	p := s.pending[i]
 	s.pending = s.pending[i+1:]
@@ -185,10 +173,10 @@ func (s *Subscription) answered(number uint64, rejection *Rejection, now time.Ti
 		s.rejections++
 		s.rejection = rejection
 		s.reject(p, rejection.Message, now)
-		return Outcome{Rejected: true}
+		return true
 	}
-	s.accepted, s.acceptedAt, s.rejection, s.unexplained = p.to, now, nil, false
-	return Outcome{Acknowledged: true}
+	s.acceptedAt, s.rejection = now, nil
+	return false
 }
 
 // has reports whether the client acknowledged the latest state of a name, or rejected it.

@@ -11,7 +11,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
-	"github.com/ashore-mesh/ashore/xds/gen/access"
 )
 
 // explained is a mesh of one service with two workloads, under policies in YAML.
@@ -86,7 +85,7 @@ func TestExplain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			all := Explain(c, access.Filters, Request{From: from, Method: "GET", Path: tc.path}, tc.to)
+			all := Explain(c, Request{From: from, Method: "GET", Path: tc.path}, tc.to)
 			if len(all) != 2 || all[0].Name() != "shop/web-1" || all[1].Name() != "shop/web-2" {
 				t.Fatalf("targets are %+v", all)
 			}
@@ -104,7 +103,7 @@ func TestExplainHost(t *testing.T) {
 	for host, want := range map[string]Verdict{
 		"web.example.:80": Allowed, "admin.test..": Denied, "admin.test.:8.": Denied, "user@web.example": Denied,
 	} {
-		got := Explain(c, access.Filters, Request{Method: "GET", Path: "/", Host: host}, "web.example:80")[0]
+		got := Explain(c, Request{Method: "GET", Path: "/", Host: host}, "web.example:80")[0]
 		if got.Verdict != want || want == Denied && !strings.Contains(got.Reason, "invalid Host header") {
 			t.Errorf("%s: got %s: %s, want %s", host, got.Verdict, got.Reason, want)
 		}
@@ -147,7 +146,7 @@ func TestExplainPeers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			all := Explain(c, access.Filters, Request{From: from, Method: "GET", Path: "/"}, tc.to)
+			all := Explain(c, Request{From: from, Method: "GET", Path: "/"}, tc.to)
 			if len(all) != 2 || all[0].Verdict != tc.want || !strings.Contains(all[0].Reason, tc.reason) {
 				t.Errorf("got %+v; want %s: %s", all, tc.want, tc.reason)
 			}
@@ -155,13 +154,13 @@ func TestExplainPeers(t *testing.T) {
 	}
 	c := explained(t, open8080, nil)
 	scope := c.Scope(c.Classify(Target{Namespace: "shop", labels: map[string]string{"app": "web"}}.node()))
-	if got := Judge(scope, access.Filters, Request{}); got.Verdict != Depends ||
+	if got := Judge(scope, Request{}); got.Verdict != Depends ||
 		!strings.Contains(got.Reason, "the port is unknown") {
 		t.Errorf("at a port that is not known: %+v", got)
 	}
 	gateway := *scope
 	gateway.Type = push.Router
-	if got := Judge(&gateway, access.Filters, Request{Port: 90}); got.Verdict != Allowed {
+	if got := Judge(&gateway, Request{Port: 90}); got.Verdict != Allowed {
 		t.Errorf("at a gateway: %+v", got)
 	}
 }
@@ -172,7 +171,7 @@ func TestExplainSteps(t *testing.T) {
 	c := explained(t, policyText("a",
 		`{rules: [{to: [{operation: {methods: [PUT]}}]}, {to: [{operation: {methods: [GET]}}]}]}`)+
 		policyText("d", `{action: DENY, rules: [{from: [{source: {namespaces: [bad]}}]}]}`), nil)
-	steps := Explain(c, access.Filters, Request{From: spiffe.ID{TrustDomain: "cluster.local",
+	steps := Explain(c, Request{From: spiffe.ID{TrustDomain: "cluster.local",
 		Namespace: "shop", ServiceAccount: "a"}, Method: "GET"}, "web.example:80")[0].Steps
 	if len(steps) != 2 || steps[0].Action != "DENY" || steps[0].Rule != -1 || steps[0].Decides ||
 		steps[0].Why != "the caller's identity does not match" ||

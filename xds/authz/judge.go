@@ -1,7 +1,6 @@
 package authz
 
 import (
-	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,12 +10,12 @@ import (
 	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	networkauthzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/ext_authz/v3"
 	networkrbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
-	"google.golang.org/protobuf/proto"
 	security "istio.io/api/security/v1beta1"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/access"
 )
 
 // Verdict is what becomes of a request.
@@ -34,8 +33,6 @@ type Decision struct {
 	Verdict Verdict
 	// Reason is one sentence without a final period.
 	Reason string
-	// Path is the request's as proxies compare it; empty: unknown.
-	Path string
 	// Steps are the AuthorizationPolicies of the proxy, in the order in which they decide.
 	Steps []Step
 }
@@ -58,16 +55,16 @@ type Step struct {
 	Why string
 }
 
-// Filters are the authorization filters that proxies of a scope have for requests, or for
-// connections, by name and in their order: xds/gen/access.Filters.
-type Filters func(sc *push.Scope, connections bool) iter.Seq2[string, proto.Message]
-
 // Judge says what the proxies of a scope decide about a request.
 //
 // Connections without the right certificate are closed first, as PeerAuthentication says. Then the
 // filters decide in their order: revocation, CUSTOM, DENY, ALLOW. A request passes when every
 // filter lets it pass.
-func Judge(sc *push.Scope, generated Filters, r Request) Decision {
+func Judge(sc *push.Scope, r Request) Decision {
+	if r.Port == 0 && r.From == (spiffe.ID{}) && modesByPort(sc) {
+		return Decision{Verdict: Depends,
+			Reason: "PeerAuthentication has a mode for some ports only, and the port is unknown"}
+	}
 	note, closed := handshake(sc, &r)
 	if closed != "" {
 		return Decision{Verdict: Denied, Reason: closed}
@@ -78,17 +75,11 @@ func Judge(sc *push.Scope, generated Filters, r Request) Decision {
 	r.Host = normalHost(r.Host)
 	written := r.Path
 	r.Path = normalPath(r.Path, sc.Mesh.Config.GetPathNormalization().GetNormalization())
-	d := Decision{Path: r.Path}
-	filters := evaluate(r, generated(sc, r.TCP))
-	d.Steps = steps(sc, filters)
-	d.decide(r, filters)
+	results := evaluate(sc, r)
+	d := Decision{Steps: steps(sc, results.rules)}
+	d.decide(results)
 	if d.Verdict == Depends && written != "" && r.Path == "" {
 		d.Reason += "; proxies may rewrite the path: write it as they do"
-	}
-	if d.Verdict == Allowed && r.Port == 0 && strictSomewhere(sc, r) {
-		d.Verdict, note = Depends, ""
-		d.Reason = "PeerAuthentication lets callers without a certificate in at some ports only, and the port " +
-			"is unknown"
 	}
 	if note != "" {
 		d.Reason += "; " + note
@@ -105,7 +96,7 @@ func handshake(sc *push.Scope, r *Request) (note, closed string) {
 	mode, by := sc.PeerModeAt(r.Port)
 	domains := sc.Mesh.TrustDomains()
 	switch {
-	case r.From == (spiffe.ID{}) && mode == push.PeerStrict && !(r.Port == 0 && strictSomewhere(sc, *r)):
+	case r.From == (spiffe.ID{}) && mode == push.PeerStrict:
 		return "", by.Key.String() + " is STRICT: connections without a certificate of the mesh are closed " +
 			"before any policy is checked"
 	case r.From == (spiffe.ID{}):
@@ -114,58 +105,61 @@ func handshake(sc *push.Scope, r *Request) (note, closed string) {
 		return "", "certificates of the trust domain " + r.From.TrustDomain + " are refused in the handshake: " +
 			"the mesh takes those of " + strings.Join(domains, ", ")
 	case slices.Contains(domains, r.From.TrustDomain) && mode == push.PeerDisable:
-		r.From, r.Certificate = spiffe.ID{}, ""
+		r.From = spiffe.ID{}
 		return by.Key.String() + " disables mutual TLS, so the caller has no identity", ""
 	}
 	return "", ""
 }
 
-// strictSomewhere says that a caller without a certificate gets in at some ports and not at others.
-func strictSomewhere(sc *push.Scope, r Request) bool {
-	if sc.Type == push.Router || r.From != (spiffe.ID{}) {
-		return false
-	}
-	first, _ := sc.PeerModeAt(0)
-	for _, o := range sc.PeerAuthentication.Items() {
-		for port := range o.Spec.(*security.PeerAuthentication).GetPortLevelMtls() {
-			if mode, _ := sc.PeerModeAt(port); (mode == push.PeerStrict) != (first == push.PeerStrict) {
-				return true
-			}
-		}
-	}
-	return false
+// modesByPort says that proxies of a scope have a mode of mutual TLS for some ports. Routers take
+// the certificates that their Gateways say.
+func modesByPort(sc *push.Scope) bool {
+	return sc.Type != push.Router && slices.ContainsFunc(sc.PeerAuthentication.Items(), func(o *config.Object) bool {
+		return len(o.Spec.(*security.PeerAuthentication).GetPortLevelMtls()) > 0
+	})
 }
 
-// filter is one filter with the results of its rules by name.
-type filter struct {
-	name   string
-	rules  *rbacv3.RBAC // nil: it lets all pass
-	asks   bool         // it asks the provider of CUSTOM policies
-	result map[string]result
-	shadow map[string]result // of rules that only mark a request
+// evaluation is the results of the rules that proxies of a scope are sent.
+type evaluation struct {
+	rules  map[ruleID]result // of policies
+	asks   bool              // the provider of CUSTOM policies can be asked
+	denied string            // why something else than a policy denies the request; empty: nothing does
 }
 
 // evaluate evaluates the rules of all filters.
-func evaluate(r Request, list iter.Seq2[string, proto.Message]) []filter {
-	results := func(rules *rbacv3.RBAC) map[string]result {
-		out := map[string]result{}
+func evaluate(sc *push.Scope, r Request) evaluation {
+	out := evaluation{rules: map[ruleID]result{}}
+	add := func(rules *rbacv3.RBAC) {
 		for name, p := range rules.GetPolicies() {
-			out[name] = r.rule(p)
+			result := r.rule(p)
+			if id, ok := parseRule(name); ok {
+				out.rules[id] = result
+			} else if result.truth == yes && out.denied == "" {
+				out.denied = r.denial(name)
+			}
 		}
-		return out
 	}
-	var out []filter
-	for name, config := range list {
+	for _, config := range access.Filters(sc, r.TCP) {
 		switch m := config.(type) {
 		case *httprbacv3.RBAC:
-			out = append(out, filter{name, m.Rules, false, results(m.Rules), results(m.ShadowRules)})
+			add(m.ShadowRules)
+			add(m.Rules)
 		case *networkrbacv3.RBAC:
-			out = append(out, filter{name, m.Rules, false, results(m.Rules), results(m.ShadowRules)})
+			add(m.ShadowRules)
+			add(m.Rules)
 		case *httpauthzv3.ExtAuthz, *networkauthzv3.ExtAuthz:
-			out = append(out, filter{name: name, asks: true})
+			out.asks = true
 		}
 	}
 	return out
+}
+
+// denial is what a rule says that is of no policy and denies the request.
+func (r Request) denial(rule string) string {
+	if rule == "revoked-identity" {
+		return "the identity " + r.From.String() + " is revoked"
+	}
+	return "proxies answer 400 to the invalid Host header " + strconv.Quote(r.Host)
 }
 
 // ruleID is a rule of an AuthorizationPolicy.
@@ -186,20 +180,7 @@ func parseRule(name string) (ruleID, bool) {
 }
 
 // steps are the policies of a scope with the results of their rules.
-func steps(sc *push.Scope, filters []filter) []Step {
-	results, tried := map[ruleID]result{}, map[ruleID]bool{}
-	for _, f := range filters {
-		for name, r := range f.shadow {
-			if id, ok := parseRule(name); ok {
-				results[id], tried[id] = r, true
-			}
-		}
-		for name, r := range f.result {
-			if id, ok := parseRule(name); ok {
-				results[id] = r
-			}
-		}
-	}
+func steps(sc *push.Scope, rules map[ruleID]result) []Step {
 	var out []Step
 	for _, action := range []security.AuthorizationPolicy_Action{
 		security.AuthorizationPolicy_CUSTOM, security.AuthorizationPolicy_AUDIT,
@@ -207,7 +188,7 @@ func steps(sc *push.Scope, filters []filter) []Step {
 	} {
 		for _, o := range sc.AuthorizationPolicy.Items() {
 			if spec, ok := o.Spec.(*security.AuthorizationPolicy); ok && spec.Action == action {
-				out = append(out, step(o, spec, results, tried))
+				out = append(out, step(o, spec, rules))
 			}
 		}
 	}
@@ -215,14 +196,10 @@ func steps(sc *push.Scope, filters []filter) []Step {
 }
 
 // step is one policy: the first rule that matches, or else the first that may match.
-func step(o *config.Object, spec *security.AuthorizationPolicy, results map[ruleID]result, tried map[ruleID]bool) Step {
-	out := Step{Policy: o, Action: spec.Action.String(), Rule: -1, Why: "it has no rules"}
+func step(o *config.Object, spec *security.AuthorizationPolicy, rules map[ruleID]result) Step {
+	out := Step{Policy: o, Action: spec.Action.String(), Rule: -1, DryRun: access.IsDryRun(o), Why: "it has no rules"}
 	for i := range spec.Rules {
-		id := ruleID{o.Namespace, o.Name, i}
-		r, sent := results[id]
-		if tried[id] && spec.Action != security.AuthorizationPolicy_CUSTOM { // CUSTOM rules only mark a request
-			out.DryRun = true
-		}
+		r, sent := rules[ruleID{o.Namespace, o.Name, i}]
 		why := r.about + " does not match"
 		if !sent {
 			why = "it has a condition that does not apply to this kind of request, so it allows nothing"
@@ -240,68 +217,32 @@ func step(o *config.Object, spec *security.AuthorizationPolicy, results map[rule
 	return out
 }
 
-// decide makes the verdict. A filter that denies for sure decides, whatever is unknown in the
-// others.
-func (d *Decision) decide(r Request, filters []filter) {
-	custom := d.first("CUSTOM")
-	allow := d.first("ALLOW")
-	maybe := -1
-	asked := false
-	for _, f := range filters {
-		asked = asked || f.asks
-		if f.rules == nil || f.name == "ashore.bad_host" && r.Host == "" {
-			continue
-		}
-		name, t := strongest(f.result)
-		switch {
-		case f.rules.Action == rbacv3.RBAC_DENY && t == yes:
-			d.deny(r, name)
-			return
-		case f.rules.Action == rbacv3.RBAC_DENY && t == unknown:
-			maybe = d.find(name)
-		case f.rules.Action == rbacv3.RBAC_ALLOW && t == no:
-			d.Verdict, d.Reason = Denied, "there are policies that allow, and none of them matches"
-			return
-		}
-	}
+// decide makes the verdict. What denies for sure decides, whatever is unknown of the rest.
+func (d *Decision) decide(e evaluation) {
+	custom, deny, allow := d.first("CUSTOM"), d.first("DENY"), d.first("ALLOW")
+	sure := func(step int) bool { return step >= 0 && !d.Steps[step].Unsure }
+	allows := slices.ContainsFunc(d.Steps, func(s Step) bool { return s.Action == "ALLOW" && !s.DryRun })
 	switch {
-	case asked && custom >= 0:
-		d.set(Depends, custom, "the provider of "+d.Steps[custom].name()+" decides")
-	case maybe >= 0:
-		d.set(Depends, maybe, d.Steps[maybe].name()+" may deny it: "+d.Steps[maybe].Why)
+	case e.denied != "":
+		d.Verdict, d.Reason = Denied, e.denied
+	case sure(custom) && !e.asks:
+		d.set(Denied, custom, "the provider of %s cannot be asked, so what it matches is denied")
+	case sure(deny):
+		d.set(Denied, deny, "%s denies it")
+	case allows && allow < 0:
+		d.Verdict, d.Reason = Denied, "there are policies that allow, and none of them matches"
+	case custom >= 0 && e.asks:
+		d.set(Depends, custom, "the provider of %s decides")
+	case custom >= 0:
+		d.set(Depends, custom, "%s may deny it: "+d.Steps[custom].Why)
+	case deny >= 0:
+		d.set(Depends, deny, "%s may deny it: "+d.Steps[deny].Why)
 	case allow < 0:
 		d.Verdict, d.Reason = Allowed, "no policy denies it, and there is none that allows"
-	case d.Steps[allow].Unsure:
-		d.set(Depends, allow, d.Steps[allow].name()+" may allow it: "+d.Steps[allow].Why)
+	case sure(allow):
+		d.set(Allowed, allow, "%s allows it")
 	default:
-		d.set(Allowed, allow, d.Steps[allow].name()+" allows it")
-	}
-}
-
-// strongest is the rule that is nearest to a match, the first by name, and its result.
-func strongest(rules map[string]result) (name string, t truth) {
-	for n, r := range rules {
-		if r.truth > t || r.truth == t && (name == "" || n < name) {
-			name, t = n, r.truth
-		}
-	}
-	return name, t
-}
-
-// deny makes the verdict of a rule that denies.
-func (d *Decision) deny(r Request, rule string) {
-	i := d.find(rule)
-	switch {
-	case i >= 0 && d.Steps[i].Action == "CUSTOM":
-		d.set(Denied, i, "the provider of "+d.Steps[i].name()+" cannot be asked, so what it matches is denied")
-	case i >= 0:
-		d.set(Denied, i, d.Steps[i].name()+" denies it")
-	case rule == "revoked-identity":
-		d.Verdict, d.Reason = Denied, "the identity "+r.From.String()+" is revoked"
-	case rule == "revoked-certificate":
-		d.Verdict, d.Reason = Denied, "the certificate of "+r.From.String()+" is revoked"
-	default:
-		d.Verdict, d.Reason = Denied, "proxies answer 400 to the invalid Host header "+strconv.Quote(r.Host)
+		d.set(Depends, allow, "%s may allow it: "+d.Steps[allow].Why)
 	}
 }
 
@@ -316,17 +257,10 @@ func (d *Decision) first(action string) int {
 	return out
 }
 
-// find is the step of a rule's policy; -1: it is of none.
-func (d *Decision) find(rule string) int {
-	id, _ := parseRule(rule)
-	return slices.IndexFunc(d.Steps, func(s Step) bool {
-		return s.Policy.Namespace == id.namespace && s.Policy.Name == id.policy
-	})
-}
-
+// set makes the verdict that of a step. In the reason %s is its rule.
 func (d *Decision) set(v Verdict, step int, reason string) {
-	d.Verdict, d.Reason, d.Steps[step].Decides = v, reason, true
+	s := &d.Steps[step]
+	s.Decides = true
+	rule := "rule " + strconv.Itoa(s.Rule) + " of " + s.Policy.Key.String()
+	d.Verdict, d.Reason = v, strings.Replace(reason, "%s", rule, 1)
 }
-
-// name is a step's rule in a sentence.
-func (s Step) name() string { return "rule " + strconv.Itoa(s.Rule) + " of " + s.Policy.Key.String() }

@@ -3,8 +3,6 @@ package authz
 import (
 	"net/netip"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -13,13 +11,17 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 )
 
-// matchText is Envoy's StringMatcher. Regular expressions match the whole text.
+// matchText is Envoy's StringMatcher. Regular expressions match the whole text. An empty text is
+// unknown.
 func matchText(m *matcherv3.StringMatcher, s string) truth {
 	fold := func(s string) string {
 		if m.GetIgnoreCase() {
 			return strings.ToLower(s)
 		}
 		return s
+	}
+	if s == "" {
+		return unknown
 	}
 	s = fold(s)
 	switch p := m.GetMatchPattern().(type) {
@@ -29,6 +31,8 @@ func matchText(m *matcherv3.StringMatcher, s string) truth {
 		return truthOf(strings.HasPrefix(s, fold(p.Prefix)))
 	case *matcherv3.StringMatcher_Suffix:
 		return truthOf(strings.HasSuffix(s, fold(p.Suffix)))
+	case *matcherv3.StringMatcher_Contains:
+		return truthOf(strings.Contains(s, fold(p.Contains)))
 	case *matcherv3.StringMatcher_SafeRegex:
 		return matchRegex(p.SafeRegex.GetRegex(), s)
 	default:
@@ -44,62 +48,37 @@ func matchRegex(expr, s string) truth {
 	return truthOf(r.MatchString(s))
 }
 
-// matchKnown is matchText for a text that may be unknown.
-func matchKnown(m *matcherv3.StringMatcher, s string) truth {
-	if s == "" {
-		return unknown
-	}
-	return matchText(m, s)
-}
-
-// matchAny says whether one of values matches.
-func matchAny(m *matcherv3.StringMatcher, values []string) truth {
-	out := no
-	for _, v := range values {
-		out = max(out, matchText(m, v))
-	}
-	return out
-}
-
-// header is Envoy's HeaderMatcher: one value that matches is enough.
-func (r Request) header(m *routev3.HeaderMatcher) truth {
-	values, known := r.Headers[m.Name], r.Headers != nil
-	switch m.Name {
+// header matches the host or the method. Other headers are unknown.
+func (r Request) header(m *routev3.HeaderMatcher) result {
+	value, about := "", "the header "+strings.ToLower(m.GetName())
+	switch m.GetName() {
 	case ":authority":
-		values, known = []string{r.Host}, r.Host != ""
+		value, about = r.Host, "the host"
 	case ":method":
-		values, known = []string{r.Method}, r.Method != ""
+		value, about = r.Method, "the method"
 	}
-	if !known {
-		return unknown
+	t := matchText(m.GetStringMatch(), value)
+	if value != "" && m.GetPresentMatch() {
+		t = yes
 	}
-	out := truthOf(len(values) > 0)
-	if !m.GetPresentMatch() {
-		out = matchAny(m.GetStringMatch(), values)
+	if m.GetInvertMatch() {
+		t = t.not()
 	}
-	if m.InvertMatch {
-		return out.not()
-	}
-	return out
+	return result{t, about}
 }
 
-// urlPath matches the path without its query.
-func (r Request) urlPath(match func(path string) truth) truth {
-	if r.Path == "" {
-		return unknown
-	}
-	path := r.Path
-	if i := strings.IndexAny(path, "?#"); i >= 0 {
-		path = path[:i]
-	}
-	return match(path)
+// urlPath is the path without its query.
+func (r Request) urlPath() string {
+	path, _, _ := strings.Cut(r.Path, "?")
+	path, _, _ = strings.Cut(path, "#")
+	return path
 }
 
 // matchTemplate matches a path with a URI template of Envoy: * is one segment, ** any number of
 // them.
 func matchTemplate(e *corev3.TypedExtensionConfig, path string) truth {
 	c := &uritemplatev3.UriTemplateMatchConfig{}
-	if err := e.GetTypedConfig().UnmarshalTo(c); err != nil {
+	if err := e.GetTypedConfig().UnmarshalTo(c); err != nil || path == "" {
 		return unknown
 	}
 	segments := strings.Split(c.PathTemplate, "/")
@@ -123,48 +102,4 @@ func matchSubnet(c *corev3.CidrRange, a netip.Addr) truth {
 		return unknown
 	}
 	return truthOf(netip.PrefixFrom(subnet, int(c.GetPrefixLen().GetValue())).Contains(a))
-}
-
-// claim matches what the check of tokens leaves for later filters. What other filters leave is
-// unknown.
-func (r Request) claim(m *matcherv3.MetadataMatcher) truth {
-	var path []string
-	for _, p := range m.GetPath() {
-		path = append(path, p.GetKey())
-	}
-	if r.Claims == nil || m.GetFilter() != "envoy.filters.http.jwt_authn" || len(path) < 2 {
-		return unknown
-	}
-	return matchValue(m.GetValue(), r.Claims[strings.Join(path[1:], "][")])
-}
-
-// matchValue matches a claim: one value is a text or a list of one, several are a list.
-func matchValue(m *matcherv3.ValueMatcher, values []string) truth {
-	switch p := m.GetMatchPattern().(type) {
-	case *matcherv3.ValueMatcher_StringMatch:
-		return matchAny(p.StringMatch, values[:min(len(values), 1)])
-	case *matcherv3.ValueMatcher_ListMatch:
-		out := no
-		for _, v := range values {
-			out = max(out, matchValue(p.ListMatch.GetOneOf(), []string{v}))
-		}
-		return out
-	case *matcherv3.ValueMatcher_OrMatch:
-		out := no
-		for _, o := range p.OrMatch.GetValueMatchers() {
-			out = max(out, matchValue(o, values))
-		}
-		return out
-	case *matcherv3.ValueMatcher_PresentMatch:
-		return truthOf(len(values) > 0 == p.PresentMatch)
-	case *matcherv3.ValueMatcher_BoolMatch:
-		return truthOf(slices.Contains(values, strconv.FormatBool(p.BoolMatch)))
-	case *matcherv3.ValueMatcher_DoubleMatch:
-		return truthOf(slices.ContainsFunc(values, func(v string) bool {
-			n, err := strconv.ParseFloat(v, 64)
-			return err == nil && n == p.DoubleMatch.GetExact()
-		}))
-	default:
-		return unknown
-	}
 }

@@ -2,7 +2,6 @@ package authz
 
 import (
 	"slices"
-	"strings"
 
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
@@ -19,8 +18,10 @@ type result struct {
 // rule says whether a request matches one policy of an RBAC filter, which is one rule of an
 // AuthorizationPolicy.
 func (r Request) rule(p *rbacv3.Policy) result {
+	if p.GetCondition() != nil || p.GetCheckedCondition() != nil {
+		return result{no, "the certificate"} // of a list of revoked ones
+	}
 	return all([]result{
-		r.condition(p),
 		one(each(p.GetPrincipals(), r.principal)),
 		one(each(p.GetPermissions(), r.permission)),
 	})
@@ -63,11 +64,11 @@ func (r Request) permission(p *rbacv3.Permission) result {
 		inner := r.permission(p.NotRule)
 		return result{inner.not(), inner.about}
 	case *rbacv3.Permission_Header:
-		return result{r.header(p.Header), headerText(p.Header.GetName())}
+		return r.header(p.Header)
 	case *rbacv3.Permission_UrlPath:
-		return result{r.urlPath(func(path string) truth { return matchText(p.UrlPath.GetPath(), path) }), "the path"}
+		return result{matchText(p.UrlPath.GetPath(), r.urlPath()), "the path"}
 	case *rbacv3.Permission_UriTemplate:
-		return result{r.urlPath(func(path string) truth { return matchTemplate(p.UriTemplate, path) }), "the path"}
+		return result{matchTemplate(p.UriTemplate, r.urlPath()), "the path"}
 	case *rbacv3.Permission_DestinationIp:
 		return result{matchSubnet(p.DestinationIp, r.Destination), "the destination address"}
 	case *rbacv3.Permission_DestinationPort:
@@ -77,9 +78,9 @@ func (r Request) permission(p *rbacv3.Permission) result {
 		}
 		return result{t, "the port"}
 	case *rbacv3.Permission_RequestedServerName:
-		return result{matchKnown(p.RequestedServerName, r.ServerName), "the SNI"}
+		return result{unknown, "the SNI"}
 	case *rbacv3.Permission_SourcedMetadata:
-		return result{r.claim(p.SourcedMetadata.GetMetadataMatcher()), "the metadata of a filter"}
+		return result{unknown, "the metadata of a filter"}
 	}
 	return result{unknown, "a condition that explain does not know"}
 }
@@ -99,15 +100,14 @@ func (r Request) principal(p *rbacv3.Principal) result {
 	case *rbacv3.Principal_Authenticated_:
 		return result{r.authenticated(p.Authenticated.GetPrincipalName()), "the caller's identity"}
 	case *rbacv3.Principal_Header:
-		return result{r.header(p.Header), headerText(p.Header.GetName())}
+		return r.header(p.Header)
 	case *rbacv3.Principal_DirectRemoteIp:
-		return result{matchSubnet(p.DirectRemoteIp, r.Source), "the source address"}
+		return result{unknown, "the source address"}
 	case *rbacv3.Principal_RemoteIp:
-		return result{matchSubnet(p.RemoteIp, r.Remote), "the client address"}
+		return result{unknown, "the client address"}
 	case *rbacv3.Principal_SourcedMetadata:
-		m := p.SourcedMetadata.GetMetadataMatcher()
-		path := m.GetPath()
-		return result{r.claim(m), "the claim " + path[len(path)-1].GetKey() + " of the token"}
+		path := p.SourcedMetadata.GetMetadataMatcher().GetPath()
+		return result{unknown, "the claim " + path[len(path)-1].GetKey() + " of the token"}
 	}
 	return result{unknown, "a condition that explain does not know"}
 }
@@ -118,33 +118,4 @@ func (r Request) authenticated(m *matcherv3.StringMatcher) truth {
 		return no
 	}
 	return matchText(m, r.From.String())
-}
-
-// condition evaluates the one expression that package gen makes: the certificate is one of a list.
-func (r Request) condition(p *rbacv3.Policy) result {
-	if p.GetCondition() == nil && p.GetCheckedCondition() == nil {
-		return result{truth: yes}
-	}
-	call := p.GetCondition().GetCallExpr()
-	if call.GetFunction() != "@in" || len(call.GetArgs()) != 2 {
-		return result{unknown, "an expression that explain does not know"}
-	}
-	for _, e := range call.Args[1].GetListExpr().GetElements() {
-		if r.Certificate != "" && e.GetConstExpr().GetStringValue() == r.Certificate {
-			return result{yes, "the certificate"}
-		}
-	}
-	return result{no, "the certificate"}
-}
-
-// headerText names a header in a sentence.
-func headerText(name string) string {
-	switch name {
-	case ":authority":
-		return "the host"
-	case ":method":
-		return "the method"
-	default:
-		return "the header " + strings.ToLower(name)
-	}
 }

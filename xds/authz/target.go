@@ -3,6 +3,7 @@ package authz
 import (
 	"cmp"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -24,7 +25,7 @@ type Explained struct {
 
 // Explain says what becomes of a request to every workload that to means; see Targets. The port and
 // the protocol are those of the target. It is empty when there is no such workload.
-func Explain(c *push.Context, generated Filters, r Request, to string) []Explained {
+func Explain(c *push.Context, r Request, to string) []Explained {
 	var out []Explained
 	for _, t := range Targets(c, to, r.Port) {
 		r := r
@@ -36,7 +37,7 @@ func Explain(c *push.Context, generated Filters, r Request, to string) []Explain
 			r.Host = t.host
 		}
 		scope := c.Scope(c.Classify(t.node()))
-		out = append(out, Explained{Target: t, Decision: Judge(scope, generated, r), Request: r})
+		out = append(out, Explained{Target: t, Decision: Judge(scope, r), Request: r})
 	}
 	return out
 }
@@ -140,15 +141,12 @@ func Targets(c *push.Context, to string, port uint32) []Target {
 
 // splitPort takes the port off a host; zero when it names none.
 func splitPort(to string) (host string, port uint32) {
-	i := strings.LastIndexByte(to, ':')
-	if i < 0 || strings.Count(to, ":") > 1 && !strings.Contains(to, "]:") {
+	host, text, err := net.SplitHostPort(to)
+	n, bad := strconv.ParseUint(text, 10, 16)
+	if err != nil || bad != nil {
 		return strings.Trim(to, "[]"), 0
 	}
-	n, err := strconv.ParseUint(to[i+1:], 10, 16)
-	if err != nil {
-		return to, 0
-	}
-	return strings.Trim(to[:i], "[]"), uint32(n)
+	return host, uint32(n)
 }
 
 // isWorkload says that an endpoint is the workload of that name, service account or address.

@@ -1,14 +1,12 @@
 package gen
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/push"
-	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 func TestGatewayListeners(t *testing.T) {
@@ -98,11 +96,6 @@ func TestGatewayListeners(t *testing.T) {
 			}, testServer(443, "TLS", pass, "*.pass.example"))),
 			[]string{"0.0.0.0_443 bound", "  sni [a.pass.example] -> outbound|1||narrow",
 				"  sni [*.pass.example] -> outbound|1||wide"}},
-		{"the case of a name makes no difference",
-			testRouter(testGateway("a", []*push.VirtualService{
-				tls("mixed", &networking.TLSMatchAttributes{SniHosts: []string{"A.pass.example"}}, "a.Pass.example"),
-			}, testServer(443, "TLS", pass, "*.PASS.example"))),
-			[]string{"0.0.0.0_443 bound", "  sni [a.pass.example] -> outbound|1||mixed"}},
 		{"a server's hosts are for namespaces",
 			testRouter(testGateway("a", []*push.VirtualService{tcp("raw", nil, "a.example")},
 				testServer(9000, "TCP", nil, "other/a.example", "./a.example"), testServer(9001, "TCP", nil,
@@ -116,47 +109,5 @@ func TestGatewayListeners(t *testing.T) {
 				t.Errorf("listeners (-want +got):\n%s", d)
 			}
 		})
-	}
-}
-
-// A server that is left out because a service maps ports is a problem; conflicts that the Gateways
-// have by themselves are found by package push.
-func TestGatewayMappedPortConflicts(t *testing.T) {
-	t.Parallel()
-	simple := &networking.ServerTLSSettings{Mode: networking.ServerTLSSettings_SIMPLE}
-	mapped := func(to uint32, servers []push.GatewayServer) []push.GatewayServer {
-		for i := range servers {
-			servers[i].Port = to
-		}
-		return servers
-	}
-	for name, tc := range map[string]struct {
-		scope *push.Scope
-		want  string
-	}{
-		"HTTP beside HTTP": {testRouter(mapped(8080, testGateway("a", nil, testServer(80, "HTTP", nil, "*"))),
-			testGateway("b", nil, testServer(8080, "HTTP", nil, "*"))), ""},
-		"TLS beside a mapped HTTP server": {testRouter(mapped(8080, testGateway("a", nil, testServer(80, "HTTP", nil, "*"))),
-			testGateway("b", nil, testServer(8080, "HTTPS", simple, "*"))),
-			"port 8080 of this server and port 80 of Gateway edge/a both become port 8080"},
-		"a host of another server": {testRouter(testGateway("a", nil, testServer(8443, "HTTPS", simple, "x.example")),
-			testGateway("a2", nil, testServer(8443, "HTTPS", simple, "y.example")),
-			mapped(8443, testGateway("b", nil, testServer(443, "HTTPS", simple, "y.example")))),
-			"port 443 of this server and port 8443 of Gateway edge/a2 both become port 8443"},
-		"a conflict without services": {testRouter(testGateway("a", nil, testServer(80, "HTTP", nil, "*")),
-			testGateway("b", nil, testServer(80, "HTTPS", simple, "*"))), ""},
-		"the same port, mapped": {testRouter(mapped(8080, testGateway("a", nil, testServer(80, "HTTP", nil, "*"))),
-			mapped(8080, testGateway("b", nil, testServer(80, "HTTPS", simple, "*")))), ""},
-	} {
-		g := New()
-		held := g.Set(resource.ListenerType, tc.scope)
-		got := ""
-		for _, p := range resource.Problems(held) {
-			got += p.String() + "\n"
-		}
-		if tc.want == "" && got != "" || tc.want != "" && !strings.Contains(got, "Gateway edge/b spec.servers[0]: ") ||
-			!strings.Contains(got, tc.want) {
-			t.Errorf("%s: got %q, want %q", name, got, tc.want)
-		}
 	}
 }

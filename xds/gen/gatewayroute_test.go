@@ -28,9 +28,9 @@ func TestGatewayHosts(t *testing.T) {
 	}{
 		{"no VirtualService", gatewayYAML("gw", plainServer+"'*']}\n"), "http.8080", []string{"blackhole:8080 [*]"}},
 		{"the narrower host", gatewayYAML("gw", plainServer+"'*.foo.com', bar.com]}\n") + bound("a", "[x.foo.com, '*.com', other.org]", to("a.x")), "http.8080",
-			[]string{"*.foo.com:8080 [*.foo.com bar.com x.foo.com] outbound|80||a.x"}},
+			[]string{"*.foo.com:8080 [*.foo.com] outbound|80||a.x", "bar.com:8080 [bar.com] outbound|80||a.x", "x.foo.com:8080 [x.foo.com] outbound|80||a.x"}},
 		{"a host for another namespace", gatewayYAML("gw", plainServer+"prod/a.com, ./b.com, shop/c.com, '*/d.com']}\n") + bound("a", "[a.com, b.com, c.com, d.com]", to("a.x")), "http.8080",
-			[]string{"c.com:8080 [c.com d.com] outbound|80||a.x"}},
+			[]string{"c.com:8080 [c.com] outbound|80||a.x", "d.com:8080 [d.com] outbound|80||a.x"}},
 		{"several VirtualServices of one host, catch-alls last and once",
 			gatewayYAML("gw", plainServer+"'*']}\n") +
 				bound("a", "[a.com]", to("all.x")) +

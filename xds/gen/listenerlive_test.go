@@ -38,9 +38,9 @@ import (
 // them.
 func requestFiltersInside(list []*hcmv3.HttpFilter,
 	filters map[string]*corev3.TypedExtensionConfig) []*hcmv3.HttpFilter {
-	for i, f := range list {
+	for _, f := range list {
 		if f.GetConfigDiscovery() != nil {
-			list[i] = envoy.HTTPFilter(f.Name, filters[f.Name].TypedConfig)
+			f.ConfigType = &hcmv3.HttpFilter_TypedConfig{TypedConfig: filters[f.Name].TypedConfig}
 		}
 	}
 	return list
@@ -61,7 +61,7 @@ func withRoutesInside(t *testing.T, g *Generator, sc *push.Scope) []*listenerv3.
 		for _, c := range chains {
 			for i, f := range c.Filters {
 				if f.GetConfigDiscovery() != nil {
-					c.Filters[i] = envoy.NetworkFilter(f.Name, filters[f.Name].TypedConfig)
+					f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: filters[f.Name].TypedConfig}
 				}
 				m := &hcmv3.HttpConnectionManager{}
 				if !f.GetTypedConfig().MessageIs(m) {
@@ -74,7 +74,7 @@ func withRoutesInside(t *testing.T, g *Generator, sc *push.Scope) []*listenerv3.
 					m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: routes[name]}
 				}
 				m.HttpFilters = requestFiltersInside(m.HttpFilters, filters)
-				c.Filters[i] = envoy.NetworkFilter(f.Name, envoy.Packed(m))
+				c.Filters[i] = envoy.NetworkFilter(f.Name, m)
 			}
 		}
 	}

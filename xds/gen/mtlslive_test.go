@@ -141,7 +141,7 @@ spec: {mtls: {mode: ` + mode + `}}
 			t.Fatalf("the first filter is %s", l.ListenerFilters[0].Name)
 		}
 		l.ListenerFilters[0] = envoy.ListenerFilter("envoy.filters.listener.proxy_protocol",
-			envoy.Packed(&proxyprotocolv3.ProxyProtocol{}))
+			&proxyprotocolv3.ProxyProtocol{})
 		out = append(out, l)
 	}
 	ca.withIdentity(t, out, own)

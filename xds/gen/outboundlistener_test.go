@@ -242,7 +242,7 @@ func TestOutboundChains(t *testing.T) {
 		{name: "tls routes by name, a repeated name belongs to the first",
 			scope: gentest.Scope(withRoutes(gentest.Egress(nil, secure),
 				testVS("a", &networking.VirtualService{Hosts: []string{"secure"}, Tls: []*networking.TLSRoute{
-					{Match: []*networking.TLSMatchAttributes{{SniHosts: []string{"Secure", "other"}}}, Route: to("a")},
+					{Match: []*networking.TLSMatchAttributes{{SniHosts: []string{"secure", "other"}}}, Route: to("a")},
 					{Match: []*networking.TLSMatchAttributes{{SniHosts: []string{"other", "third"}}}, Route: to("b")},
 				}}))),
 			want: []string{"0.0.0.0_443 else PassthroughCluster", "  sni [other secure] -> outbound|1||a",

@@ -49,12 +49,6 @@ type policyCall struct {
 	TCP bool
 	// From is who calls, by its certificate. The zero value is a caller without one: nobody.
 	From spiffe.ID
-	// Certificate is the one that the caller showed: the SHA-256 of its DER in lower-case
-	// hexadecimal.
-	Certificate string
-	// Revoked is what of the caller is known to be revoked, "the workload shop/web"; empty:
-	// nothing. Identities and certificates that the scope knows to be revoked need not be named.
-	Revoked string
 	// Source is who opened the connection, Remote the client that trusted proxies tell of,
 	// Destination the address that it was for.
 	Source, Remote, Destination netip.Addr

@@ -1,7 +1,6 @@
 package gen
 
 import (
-	"cmp"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -18,7 +17,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
-	"github.com/ashore-mesh/ashore/xds/authz"
 	"github.com/ashore-mesh/ashore/xds/gen/access"
 	"github.com/ashore-mesh/ashore/xds/gen/gentest"
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -215,21 +213,9 @@ func policyScope(policies []*config.Object) *push.Scope {
 	return sc
 }
 
-// passes says whether the generated filters let a call pass, as package authz evaluates them.
-func (c policyCall) passes(t testing.TB, sc *push.Scope) bool {
-	t.Helper()
-	router := *sc
-	router.Type = push.Router                // no connection is closed in the handshake
-	c.ServerName = cmp.Or(c.ServerName, "-") // no policy of these tests names it
-	d := authz.Judge(&router, access.Filters, authz.Request{
-		TCP: c.TCP, From: c.From, Certificate: c.Certificate, Source: c.Source, Remote: c.Remote, Destination: c.Destination,
-		Port: c.Port, ServerName: c.ServerName, Method: c.Method, Host: c.Host, Path: c.Path, Headers: c.Headers, Claims: c.Claims,
-	})
-	if d.Verdict == authz.Depends {
-		t.Fatalf("all is known of the call, but the verdict is unknown: %s\ncall: %+v\npolicies: %v", d.Reason, c,
-			specs(sc))
-	}
-	return d.Verdict == authz.Allowed
+// passes says whether the generated filters let a call pass.
+func (c policyCall) passes(sc *push.Scope) bool {
+	return filterJudge{c}.passes(access.Filters(sc, c.TCP))
 }
 
 // checkPolicies compares what the filters do with what the policies say, by a plain reading of
@@ -239,7 +225,7 @@ func checkPolicies(t testing.TB, r policyMaker, calls int) {
 	sc := policyScope(r.policies())
 	for range calls {
 		call := r.anyCall()
-		if passes, want := call.passes(t, sc), readPolicies(sc, call); passes != want {
+		if passes, want := call.passes(sc), readPolicies(sc, call); passes != want {
 			t.Fatalf("the filters let it pass: %v; the policies: %v\ncall: %+v\npolicies: %v", passes, want, call,
 				specs(sc))
 		}
@@ -294,7 +280,7 @@ func TestOddPartsNeverWeaken(t *testing.T) {
 		good, odd := policyScope(before), policyScope(after)
 		for range 20 {
 			call := r.anyCall()
-			if call.passes(t, odd) && !call.passes(t, good) {
+			if call.passes(odd) && !call.passes(good) {
 				t.Fatalf("seed %d: a condition that nobody understands lets a call pass: %+v\n%v", seed, call,
 					specs(odd))
 			}
@@ -320,7 +306,7 @@ func TestEmptiedPartsNeverWeaken(t *testing.T) {
 		was, is := policyScope(before), policyScope([]*config.Object{o})
 		for range 30 {
 			call := r.anyCall()
-			if call.passes(t, is) && !call.passes(t, was) {
+			if call.passes(is) && !call.passes(was) {
 				t.Fatalf("seed %d: an emptied part lets a call pass: %+v\n%v\n%v", seed, call, before[0].Spec, o.Spec)
 			}
 		}

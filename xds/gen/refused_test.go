@@ -85,7 +85,7 @@ func TestRefusedRoutes(t *testing.T) {
 			if got["a.example.com"] != "503" || got["b.example.com"] != "0outbound|80||b.example.com" {
 				t.Errorf("got %v, want 503 for a alone", got)
 			}
-			wantRefused(t, set, "VirtualService shop/bad", "its hosts answer with 503: Envoy would refuse it: ")
+			wantRefused(t, set, "VirtualService shop/bad", "the virtual host a.example.com:80 answers with 503: Envoy would refuse it: ")
 		})
 	}
 }
@@ -120,8 +120,8 @@ func TestRefusedCluster(t *testing.T) {
 	}
 }
 
-// An inbound cluster that Envoy would refuse closes its connections, as does one that is for no
-// service: it is there, since listeners name it, and has no endpoint. The others stay.
+// An inbound cluster that Envoy would refuse is left out, as is one that is for no service. The others
+// stay.
 func TestRefusedOwnClusters(t *testing.T) {
 	t.Parallel()
 	pool := &networking.ConnectionPoolSettings{Tcp: &networking.ConnectionPoolSettings_TCPSettings{ConnectTimeout: durationpb.New(-time.Second)}}
@@ -143,9 +143,9 @@ func TestRefusedOwnClusters(t *testing.T) {
 	badMesh.Mesh.Config = config.DefaultMesh()
 	badMesh.Mesh.Config.ConnectTimeout = durationpb.New(-time.Second)
 	for name, tt := range map[string]struct {
-		in             push.Inputs
-		closed, others []string
-		object         string
+		in              push.Inputs
+		leftOut, others []string
+		object          string
 	}{
 		"rule":    {refusedMesh(rule), []string{"inbound|80||"}, []string{"inbound|3306||", envoy.BlackHole, envoy.Passthrough, envoy.InboundPassthrough}, "DestinationRule shop/bad"},
 		"sidecar": {refusedMesh(sidecar), []string{"inbound|80||"}, []string{"inbound|3306||", envoy.BlackHole, envoy.Passthrough, envoy.InboundPassthrough}, "Sidecar shop/bad"},
@@ -163,15 +163,13 @@ func TestRefusedOwnClusters(t *testing.T) {
 			clusters := decoded[*clusterv3.Cluster](t, set)
 			told := map[string]bool{}
 			for _, p := range resource.Problems(set) {
-				name, _, closes := strings.Cut(strings.TrimPrefix(p.Text, "the cluster "),
-					" closes its connections: Envoy would refuse it: ")
-				told[name] = closes && p.Object == tt.object
+				name, _, leftOut := strings.Cut(strings.TrimPrefix(p.Text, "the cluster "),
+					" is left out, so that connections to it fail: Envoy would refuse it: ")
+				told[name] = leftOut && p.Object == tt.object
 			}
-			for _, name := range tt.closed {
-				c := clusters[name]
-				if c == nil || c.GetType() != clusterv3.Cluster_STATIC || c.LoadAssignment != nil || !told[name] {
-					t.Errorf("%s: got %v, told of %v; want one without endpoints, and that it is told of", name, c,
-						told[name])
+			for _, name := range tt.leftOut {
+				if c := clusters[name]; c != nil || !told[name] {
+					t.Errorf("%s: got %v, told of %v; want none, and that it is told of", name, c, told[name])
 				}
 			}
 			for _, name := range tt.others {
@@ -189,8 +187,8 @@ func TestRefusedOwnClusters(t *testing.T) {
 	}
 }
 
-// A filter chain that Envoy would refuse closes its connections; the listener and all others stay.
-func TestRefusedFilterChain(t *testing.T) {
+// A listener that Envoy would refuse closes its connections; all others stay.
+func TestRefusedListener(t *testing.T) {
 	t.Parallel()
 	rule := &config.Object{Key: config.Key{Kind: config.DestinationRule, Namespace: "shop", Name: "bad"},
 		Spec: &networking.DestinationRule{
@@ -217,7 +215,7 @@ func TestRefusedFilterChain(t *testing.T) {
 		}
 	}
 	wantRefused(t, set, "",
-		"a filter chain of the listener 10.5.0.1_3306 closes its connections: Envoy would refuse it: ")
+		"the listener 10.5.0.1_3306 closes its connections: Envoy would refuse it: ")
 }
 
 // What Envoy accepts is no problem.

@@ -89,9 +89,9 @@ func routeListener(name string, port uint32, rc *routev3.RouteConfiguration) *li
 	manager := &hcmv3.HttpConnectionManager{
 		StatPrefix: "test",
 		HttpFilters: []*hcmv3.HttpFilter{
-			envoy.HTTPFilter("envoy.filters.http.fault", envoy.Packed(&faultv3.HTTPFault{})),
-			envoy.HTTPFilter("envoy.filters.http.cors", envoy.Packed(&corsv3.Cors{})),
-			envoy.HTTPFilter("envoy.filters.http.router", envoy.Packed(&routerv3.Router{})),
+			envoy.HTTPFilter("envoy.filters.http.fault", &faultv3.HTTPFault{}),
+			envoy.HTTPFilter("envoy.filters.http.cors", &corsv3.Cors{}),
+			envoy.HTTPFilter("envoy.filters.http.router", &routerv3.Router{}),
 		},
 		RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: rc},
 	}
@@ -99,7 +99,7 @@ func routeListener(name string, port uint32, rc *routev3.RouteConfiguration) *li
 		Name:    name,
 		Address: envoy.SocketAddress("127.0.0.1", port),
 		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{
-			envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Packed(manager)),
+			envoy.NetworkFilter("envoy.filters.network.http_connection_manager", manager),
 		}}},
 	}
 }

@@ -125,7 +125,7 @@ func (r *randomRoutes) objects() []*config.Object {
 		Key: config.Key{Kind: config.Gateway, Namespace: "shop", Name: "gw"},
 		Spec: &networking.Gateway{Servers: []*networking.Server{
 			{Port: &networking.Port{Number: 8080, Name: "http", Protocol: "HTTP"}, Hosts: append([]string{"*"}, r.some(2, "shop/*.example", "web", "./lan")...)},
-			{Port: &networking.Port{Number: 443, Name: "https", Protocol: "HTTPS"}, Hosts: []string{r.pick("*", "*.example", "Web.example")}, Tls: &networking.ServerTLSSettings{Mode: networking.ServerTLSSettings_SIMPLE, ServerCertificate: "/c", PrivateKey: "/k"}},
+			{Port: &networking.Port{Number: 443, Name: "https", Protocol: "HTTPS"}, Hosts: []string{r.pick("*", "*.example", "web.example")}, Tls: &networking.ServerTLSSettings{Mode: networking.ServerTLSSettings_SIMPLE, ServerCertificate: "/c", PrivateKey: "/k"}},
 			{Port: &networking.Port{Number: 81, Name: "redirect", Protocol: "HTTP"}, Hosts: []string{"a.example"}, Tls: &networking.ServerTLSSettings{HttpsRedirect: true}},
 		}},
 	}, {
@@ -147,7 +147,7 @@ func (r *randomRoutes) objects() []*config.Object {
 
 func (r *randomRoutes) virtualService(i int) *config.Object {
 	spec := &networking.VirtualService{
-		Hosts: append(r.some(3, "sniffed", "*.wild.example", "*.example", "x.wild.example", "10.0.0.1", "Web"),
+		Hosts: append(r.some(3, "sniffed", "*.wild.example", "*.example", "x.wild.example", "10.0.0.1", "web"),
 			r.pick("web", "lan", "foreign.org", "web.shop")),
 		Gateways: []string{"mesh", "shop/gw"},
 	}

@@ -154,12 +154,12 @@ spec: {host: "%[2]s", trafficPolicy: {tls: %[6]s}}
 // passOn listens on a port of a loopback address and passes everything on to a cluster, as
 // connections or as requests.
 func passOn(address string, port uint32, cluster string, requests bool) *listenerv3.Listener {
-	f := envoy.NetworkFilter("envoy.filters.network.tcp_proxy", envoy.Packed(&tcpv3.TcpProxy{StatPrefix: "test",
-		ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}))
+	f := envoy.NetworkFilter("envoy.filters.network.tcp_proxy", &tcpv3.TcpProxy{StatPrefix: "test",
+		ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}})
 	if requests {
-		f = envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Packed(&hcmv3.HttpConnectionManager{
+		f = envoy.NetworkFilter("envoy.filters.network.http_connection_manager", &hcmv3.HttpConnectionManager{
 			StatPrefix:  "test",
-			HttpFilters: []*hcmv3.HttpFilter{envoy.HTTPFilter("envoy.filters.http.router", envoy.Packed(&routerv3.Router{}))},
+			HttpFilters: []*hcmv3.HttpFilter{envoy.HTTPFilter("envoy.filters.http.router", &routerv3.Router{})},
 			RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{
 				ValidateClusters: wrapperspb.Bool(false),
 				VirtualHosts: []*routev3.VirtualHost{{Name: "all", Domains: []string{"*"}, Routes: []*routev3.Route{{
@@ -167,7 +167,7 @@ func passOn(address string, port uint32, cluster string, requests bool) *listene
 					Action: &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}}},
 				}}}},
 			}},
-		}))
+		})
 	}
 	return &listenerv3.Listener{
 		Name: fmt.Sprint(port), Address: envoy.SocketAddress(address, port),

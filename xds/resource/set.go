@@ -35,12 +35,16 @@ func (l *Layer) Items() []*Resource {
 
 // Get returns the resource of that name, or nil.
 func (l *Layer) Get(name string) *Resource {
-	items := l.Items()
-	i, ok := slices.BinarySearchFunc(items, name, func(r *Resource, n string) int { return strings.Compare(r.Name, n) })
+	i, ok := Search(l.Items(), name)
 	if !ok {
 		return nil
 	}
-	return items[i]
+	return l.items[i]
+}
+
+// Search finds a name in resources that are sorted by name.
+func Search(items []*Resource, name string) (i int, ok bool) {
+	return slices.BinarySearchFunc(items, name, func(r *Resource, n string) int { return strings.Compare(r.Name, n) })
 }
 
 // With returns the layer with those of its resources replaced that have the names of items; the
@@ -48,8 +52,7 @@ func (l *Layer) Get(name string) *Resource {
 func (l *Layer) With(items []*Resource) *Layer {
 	var out []*Resource
 	for _, r := range items {
-		i, ok := slices.BinarySearchFunc(l.Items(), r.Name,
-			func(r *Resource, n string) int { return strings.Compare(r.Name, n) })
+		i, ok := Search(l.Items(), r.Name)
 		if !ok || l.items[i] == r {
 			continue
 		}

@@ -11,17 +11,20 @@ import (
 	"sync"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/ashore-mesh/ashore/xds"
-	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
 // Config is what an Envoy is made of.
@@ -30,17 +33,14 @@ type Config struct {
 	Addr string
 	// ID is the node ID; see NodeID.
 	ID string
-	// Version is that of its user agent, "" for none.
-	Version string
-	// Delta says that it speaks the incremental protocol, else state of the world.
-	Delta bool
 	// Reject says why it rejects a resource, "" when it does not. Nil accepts everything.
 	Reject func(typeURL, name string, body []byte) string
 	// Answer, when set, is asked before each acknowledgement or rejection is sent, and may wait.
 	Answer func(typeURL string)
 }
 
-// Envoy is a fake Envoy. Its state outlives its streams. What it does as the real one:
+// Envoy is a fake Envoy that speaks the incremental protocol. Its state outlives its streams. What it
+// does as the real one:
 //
 //   - A new or changed cluster warms until its endpoints arrive after it; until then the old one serves.
 //     Once the first clusters were ready, clusters are acknowledged only when none is warming.
@@ -58,14 +58,18 @@ type Envoy struct {
 	listeners map[string]string            // guarded by mu: name -> route configuration, "" for none
 	routes    map[string][]string          // guarded by mu: name -> clusters that it names
 	versions  map[string]map[string]string // guarded by mu: type -> name -> version that it says it has
-	version   map[string]string            // guarded by mu: type -> version of state of the world
 	ready     bool                         // guarded by mu: the first clusters were ready
 	received  map[string]int               // guarded by mu: type -> resources received
 	broken    []string                     // guarded by mu
-	withheld  []*ads.Ask                   // guarded by mu: answers about clusters
+	withheld  []*request                   // guarded by mu: answers about clusters
 	asked     map[string]bool              // guarded by mu: types asked for on this stream
-	nonces    map[string]string            // guarded by mu: type -> last nonce on this stream
 }
+
+type (
+	request  = discoveryv3.DeltaDiscoveryRequest
+	response = discoveryv3.DeltaDiscoveryResponse
+	client   = discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
+)
 
 // ClusterState is a cluster as a fake Envoy has it.
 type ClusterState struct {
@@ -81,8 +85,7 @@ type ClusterState struct {
 // NewEnvoy makes one that is not connected.
 func NewEnvoy(cfg Config) *Envoy {
 	return &Envoy{cfg: cfg, clusters: map[string]*ClusterState{}, listeners: map[string]string{},
-		routes:   map[string][]string{},
-		versions: map[string]map[string]string{}, version: map[string]string{}, received: map[string]int{}}
+		routes: map[string][]string{}, versions: map[string]map[string]string{}, received: map[string]int{}}
 }
 
 // Run connects and serves one stream until it or ctx ends. Errors are gRPC's.
@@ -95,13 +98,13 @@ func (e *Envoy) Run(ctx context.Context) error {
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	t, err := dial(ctx, conn, e.cfg)
+	t, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {
 		return err
 	}
 	err = e.serve(t)
 	for errors.Is(err, io.EOF) { // sending found the stream ended; receiving says why
-		if _, err = t.receive(); err == nil {
+		if _, err = t.Recv(); err == nil {
 			err = io.EOF
 		}
 	}
@@ -109,9 +112,9 @@ func (e *Envoy) Run(ctx context.Context) error {
 }
 
 // serve talks on one stream until it ends.
-func (e *Envoy) serve(t *transport) error {
+func (e *Envoy) serve(t client) error {
 	e.mu.Lock()
-	e.withheld, e.asked, e.nonces = nil, map[string]bool{}, map[string]string{}
+	e.withheld, e.asked = nil, map[string]bool{}
 	again := e.ready
 	e.mu.Unlock()
 	if err := e.ask(t, xds.ClusterType); err != nil {
@@ -125,7 +128,7 @@ func (e *Envoy) serve(t *transport) error {
 		}
 	}
 	for {
-		m, err := t.receive()
+		m, err := t.Recv()
 		if err != nil {
 			return err
 		}
@@ -176,18 +179,17 @@ func (e *Envoy) Broken() []string {
 }
 
 // handle takes in one response.
-func (e *Envoy) handle(t *transport, r *ads.Reply) error {
+func (e *Envoy) handle(t client, r *response) error {
 	e.mu.Lock()
-	e.nonces[r.TypeURL] = r.Nonce
-	e.received[r.TypeURL] += len(r.Items)
+	e.received[r.TypeUrl] += len(r.Resources)
 	before := e.wanted()
-	answer := &ads.Ask{TypeURL: r.TypeURL, Nonce: r.Nonce, Rejected: e.apply(r)}
+	answer := &request{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce, ErrorDetail: e.apply(r)}
 	e.check(r)
 	after := e.wanted()
-	started := !e.ready && e.asked[xds.ClusterType] && answer.Rejected == nil && !e.warming()
+	started := !e.ready && e.asked[xds.ClusterType] && answer.ErrorDetail == nil && !e.warming()
 	e.ready = e.ready || started
-	answers, warming := []*ads.Ask{answer}, e.warming()
-	if r.TypeURL == xds.ClusterType && (len(e.withheld) > 0 || e.ready && warming && answer.Rejected == nil) {
+	answers, warming := []*request{answer}, e.warming()
+	if r.TypeUrl == xds.ClusterType && (len(e.withheld) > 0 || e.ready && warming && answer.ErrorDetail == nil) {
 		answers, e.withheld = nil, append(e.withheld, answer)
 	}
 	if !warming {
@@ -197,9 +199,9 @@ func (e *Envoy) handle(t *transport, r *ads.Reply) error {
 
 	for _, a := range answers {
 		if e.cfg.Answer != nil {
-			e.cfg.Answer(a.TypeURL)
+			e.cfg.Answer(a.TypeUrl)
 		}
-		if err := e.answer(t, a); err != nil {
+		if err := t.Send(a); err != nil {
 			return err
 		}
 	}
@@ -215,17 +217,15 @@ func (e *Envoy) handle(t *transport, r *ads.Reply) error {
 }
 
 // apply takes in what a response says. It returns why the response is rejected, or nil.
-func (e *Envoy) apply(r *ads.Reply) *ads.Rejection {
-	whole, words := r.TypeURL == xds.ClusterType || r.TypeURL == xds.ListenerType, ""
-	present := map[string]bool{}
-	for _, it := range r.Items {
-		present[it.Name] = true
+func (e *Envoy) apply(r *response) *rpcstatus.Status {
+	whole, words := r.TypeUrl == xds.ClusterType || r.TypeUrl == xds.ListenerType, ""
+	for _, it := range r.Resources {
 		why := ""
 		if e.cfg.Reject != nil {
-			why = e.cfg.Reject(r.TypeURL, it.Name, it.Body)
+			why = e.cfg.Reject(r.TypeUrl, it.Name, it.Resource.Value)
 		}
 		if why == "" {
-			e.update(r.TypeURL, it.Name, it.Body)
+			e.update(r.TypeUrl, it.Name, it.Resource.Value)
 			continue
 		}
 		words += fmt.Sprintf("Error adding/updating %s: %s\n", it.Name, why)
@@ -233,38 +233,22 @@ func (e *Envoy) apply(r *ads.Reply) *ads.Rejection {
 			break
 		}
 	}
-	removed := r.Removed
-	if whole && !e.cfg.Delta {
-		for _, name := range e.names(r.TypeURL) {
-			if !present[name] {
-				removed = append(removed, name)
-			}
-		}
-	}
-	for _, name := range removed {
-		e.remove(r.TypeURL, name)
+	for _, name := range r.RemovedResources {
+		e.remove(r.TypeUrl, name)
 	}
 	if words != "" {
-		return &ads.Rejection{Code: int32(codes.Internal), Message: words}
+		return &rpcstatus.Status{Code: int32(codes.Internal), Message: words}
 	}
-	if e.versions[r.TypeURL] == nil {
-		e.versions[r.TypeURL] = map[string]string{}
+	if e.versions[r.TypeUrl] == nil {
+		e.versions[r.TypeUrl] = map[string]string{}
 	}
-	for _, it := range r.Items {
-		e.versions[r.TypeURL][it.Name] = it.Version
+	for _, it := range r.Resources {
+		e.versions[r.TypeUrl][it.Name] = it.Version
 	}
-	for _, name := range removed {
-		delete(e.versions[r.TypeURL], name)
+	for _, name := range r.RemovedResources {
+		delete(e.versions[r.TypeUrl], name)
 	}
-	e.version[r.TypeURL] = r.Version
 	return nil
-}
-
-func (e *Envoy) names(typeURL string) []string {
-	if typeURL == xds.ClusterType {
-		return slices.Sorted(maps.Keys(e.clusters))
-	}
-	return slices.Sorted(maps.Keys(e.listeners))
 }
 
 func (e *Envoy) update(typeURL, name string, body []byte) {
@@ -379,12 +363,12 @@ func (e *Envoy) wanted() map[string][]string {
 }
 
 // check notes which listener leads to a cluster that cannot serve.
-func (e *Envoy) check(r *ads.Reply) {
+func (e *Envoy) check(r *response) {
 	for _, l := range slices.Sorted(maps.Keys(e.listeners)) {
 		for _, c := range e.routes[e.listeners[l]] {
 			if cl := e.clusters[c]; cl == nil || !cl.Active || cl.discovered && cl.Endpoints == 0 {
 				e.broken = append(e.broken,
-					fmt.Sprintf("listener %s leads to cluster %s, which cannot serve (after %s %s)", l, c, r.TypeURL,
+					fmt.Sprintf("listener %s leads to cluster %s, which cannot serve (after %s %s)", l, c, r.TypeUrl,
 						r.Nonce))
 			}
 		}
@@ -392,49 +376,45 @@ func (e *Envoy) check(r *ads.Reply) {
 }
 
 // ask sends the first request of a type on a stream.
-func (e *Envoy) ask(t *transport, typeURL string) error {
+func (e *Envoy) ask(t client, typeURL string) error {
 	e.mu.Lock()
 	names := e.wanted()[typeURL]
 	if e.asked[typeURL] || len(names) == 0 && typeURL != xds.ClusterType && typeURL != xds.ListenerType {
 		e.mu.Unlock()
 		return nil
 	}
+	r := &request{TypeUrl: typeURL, ResourceNamesSubscribe: names, InitialResourceVersions: maps.Clone(e.versions[typeURL])}
+	if len(e.asked) == 0 { // it is the first request of the stream
+		r.Node = node(e.cfg.ID)
+	}
 	e.asked[typeURL] = true
-	claims, version := maps.Clone(e.versions[typeURL]), e.version[typeURL]
 	if typeURL == xds.EndpointType {
-		maps.DeleteFunc(claims, func(name, _ string) bool { return e.clusters[name] != nil && e.clusters[name].Warming })
+		maps.DeleteFunc(r.InitialResourceVersions, func(name, _ string) bool {
+			return e.clusters[name] != nil && e.clusters[name].Warming
+		})
 	}
 	e.mu.Unlock()
-	return t.send(&ads.Ask{TypeURL: typeURL, Subscribe: names, Claims: claims, Version: version})
+	return t.Send(r)
 }
 
-// answer acknowledges or rejects a response. Over state of the world it repeats the names.
-func (e *Envoy) answer(t *transport, a *ads.Ask) error {
-	if !e.cfg.Delta {
-		e.mu.Lock()
-		a.Subscribe, a.Version = e.wanted()[a.TypeURL], e.version[a.TypeURL]
-		e.mu.Unlock()
-	}
-	return t.send(a)
+// node is the node of the first request.
+func node(id string) *corev3.Node {
+	meta := map[string]*structpb.Value{"NAMESPACE": structpb.NewStringValue("shop")}
+	return &corev3.Node{Id: id, UserAgentName: "fake", Metadata: &structpb.Struct{Fields: meta}}
 }
 
 // resubscribe tells how the names of a type changed.
-func (e *Envoy) resubscribe(t *transport, typeURL string, before, after []string) error {
+func (e *Envoy) resubscribe(t client, typeURL string, before, after []string) error {
 	if slices.Equal(before, after) {
 		return nil
 	}
-	e.mu.Lock()
-	asked, nonce := e.asked[typeURL], e.nonces[typeURL]
-	e.mu.Unlock()
-	if !asked {
+	if !e.asked[typeURL] { // only this goroutine changes it
 		return e.ask(t, typeURL)
-	}
-	if !e.cfg.Delta {
-		return e.answer(t, &ads.Ask{TypeURL: typeURL, Nonce: nonce})
 	}
 	lacks := func(in []string) func(string) bool {
 		return func(name string) bool { return slices.Contains(in, name) }
 	}
-	return t.send(&ads.Ask{TypeURL: typeURL, Subscribe: slices.DeleteFunc(slices.Clone(after), lacks(before)),
-		Unsubscribe: slices.DeleteFunc(slices.Clone(before), lacks(after))})
+	return t.Send(&request{TypeUrl: typeURL,
+		ResourceNamesSubscribe:   slices.DeleteFunc(slices.Clone(after), lacks(before)),
+		ResourceNamesUnsubscribe: slices.DeleteFunc(slices.Clone(before), lacks(after))})
 }

@@ -126,16 +126,23 @@ func TCPEcho(t testing.TB, name, address string) net.Addr {
 // TCPEcho starts one in the namespace.
 func (ns *Namespace) TCPEcho(t testing.TB, name, address string) net.Addr {
 	t.Helper()
-	return ServeEcho(t, name, func() (net.Listener, error) { return ns.Listen(t, address), nil })
+	return ServeEcho(t, name, ns.Listen(t, address))
 }
 
 // ServeEcho greets with name and sends back what it gets on every connection of a listener.
-func ServeEcho(t testing.TB, name string, listen func() (net.Listener, error)) net.Addr {
+func ServeEcho(t testing.TB, name string, l net.Listener) net.Addr {
 	t.Helper()
-	l, err := listen()
-	if err != nil {
-		t.Fatalf("echo %s: %v", name, err)
-	}
+	serveTCP(t, l, func(c net.Conn) {
+		if _, err := fmt.Fprintln(c, name); err == nil {
+			_, _ = io.Copy(c, c) // ends with the connection, however that ends
+		}
+	})
+	return l.Addr()
+}
+
+// serveTCP serves the connections of a listener, and closes all of them when the test ends.
+func serveTCP(t testing.TB, l net.Listener, serve func(net.Conn)) {
+	t.Helper()
 	var open sync.WaitGroup
 	var conns sync.Map
 	open.Go(func() {
@@ -143,7 +150,7 @@ func ServeEcho(t testing.TB, name string, listen func() (net.Listener, error)) n
 			c, err := l.Accept()
 			if err != nil {
 				if !errors.Is(err, net.ErrClosed) {
-					t.Errorf("echo %s: %v", name, err)
+					t.Errorf("serve %s: %v", l.Addr(), err)
 				}
 				return
 			}
@@ -151,18 +158,15 @@ func ServeEcho(t testing.TB, name string, listen func() (net.Listener, error)) n
 			open.Go(func() {
 				defer conns.Delete(c)
 				defer func() { _ = c.Close() }() // the peer may have cut it
-				if _, err := fmt.Fprintln(c, name); err == nil {
-					_, _ = io.Copy(c, c) // ends with the connection, however that ends
-				}
+				serve(c)
 			})
 		}
 	})
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
-			t.Errorf("close echo %s: %v", name, err)
+			t.Errorf("close %s: %v", l.Addr(), err)
 		}
 		conns.Range(func(c, _ any) bool { _ = c.(net.Conn).Close(); return true }) // the peer may have cut it
 		open.Wait()
 	})
-	return l.Addr()
 }

@@ -1,10 +1,8 @@
 package harness
 
 import (
-	"bufio"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -28,114 +26,31 @@ type Load struct {
 // StartLoad calls from several workers, each a few hundred times a second, until Stop. An answer
 // fails when it is not 200.
 func StartLoad(t testing.TB, c *Client, r Request) *Load {
-	l := newLoad(t)
-	for range 4 {
-		l.run(3*time.Millisecond, func() { l.record(c.Do(r)) })
-	}
-	return l
+	return Start(t, 4, 3*time.Millisecond, func() (Answer, error) { return c.Do(r) })
 }
 
 // StartCalls is StartLoad with one worker and an interval that the test sets.
 func StartCalls(t testing.TB, c *Client, r Request, interval time.Duration) *Load {
-	l := newLoad(t)
-	l.run(interval, func() { l.record(c.Do(r)) })
-	return l
+	return Start(t, 1, interval, func() (Answer, error) { return c.Do(r) })
 }
 
-// StartLines sends lines to a TCPEcho at address and wants each back: on one connection that stays
-// open, and every tenth time on a new one.
-func StartLines(t testing.TB, address, echo string, interval time.Duration) *Load {
-	kept, n := &line{address: address, echo: echo}, 0
-	t.Cleanup(kept.close)
-	l := newLoad(t) // ends before the connection is closed
-	l.run(interval, func() {
-		l.recordLine(echo, kept.exchange())
-		if n++; n%10 == 0 {
-			fresh := &line{address: address, echo: echo}
-			l.recordLine(echo, fresh.exchange())
-			fresh.close()
-		}
-	})
-	return l
-}
-
-// line is a connection with a TCPEcho; it is opened again after it failed.
-type line struct {
-	address, echo string
-	conn          net.Conn
-	in            *bufio.Reader
-	opened        int
-}
-
-// exchange sends a line and waits for it.
-func (c *line) exchange() error {
-	err := c.try()
-	if err != nil {
-		c.close()
-		return fmt.Errorf("connection %d: %w", c.opened, err)
-	}
-	return nil
-}
-
-func (c *line) try() error {
-	if c.conn == nil {
-		c.opened++
-		conn, err := net.DialTimeout("tcp", c.address, 20*time.Second)
-		if err != nil {
-			return err
-		}
-		c.conn, c.in = conn, bufio.NewReader(conn)
-		if err := c.want(c.echo); err != nil {
-			return fmt.Errorf("greeting: %w", err)
-		}
-	}
-	if _, err := fmt.Fprintln(c.conn, "hello"); err != nil {
-		return err
-	}
-	return c.want("hello")
-}
-
-func (c *line) want(text string) error {
-	if err := c.conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		return err
-	}
-	got, err := c.in.ReadString('\n')
-	if err == nil && got != text+"\n" {
-		err = fmt.Errorf("got %q, want %q", got, text)
-	}
-	return err
-}
-
-func (c *line) close() {
-	if c.conn != nil {
-		_ = c.conn.Close() // the peer may have cut it
-		c.conn = nil
-	}
-}
-
-func newLoad(t testing.TB) *Load {
+// Start is StartLoad with calls of the test, and a pause before each.
+func Start(t testing.TB, workers int, pause time.Duration, call func() (Answer, error)) *Load {
 	l := &Load{stop: make(chan struct{}), failures: map[string]int{}, answers: map[string]int{}}
 	t.Cleanup(l.Stop)
-	return l
-}
-
-// run calls f until Stop, with a pause before each call.
-func (l *Load) run(interval time.Duration, f func()) {
-	l.done.Go(func() {
-		for {
-			select {
-			case <-l.stop:
-				return
-			case <-time.After(interval):
-				f()
+	for range workers {
+		l.done.Go(func() {
+			for {
+				select {
+				case <-l.stop:
+					return
+				case <-time.After(pause):
+					l.record(call())
+				}
 			}
-		}
-	})
-}
-
-func (l *Load) recordLine(echo string, err error) {
-	a := Answer{Status: http.StatusOK, Seen: Seen{Backend: echo}}
-	l.record(a, err)
+		})
+	}
+	return l
 }
 
 func (l *Load) record(a Answer, err error) {

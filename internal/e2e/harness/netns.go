@@ -132,33 +132,16 @@ func (ns *Namespace) Listen(t testing.TB, address string) net.Listener {
 // Forward makes address of the namespace reach the same address of another.
 func (ns *Namespace) Forward(address string, to *Namespace) {
 	ns.t.Helper()
-	l := ns.Listen(ns.t, address)
-	var open sync.WaitGroup
-	var conns sync.Map
-	open.Go(func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			out, err := to.Dial(context.Background(), "tcp", address)
-			if err != nil {
-				in.Close()
-				continue
-			}
-			conns.Store(in, out)
-			open.Go(func() { io.Copy(in, out); in.Close() })
-			open.Go(func() { io.Copy(out, in); out.Close() })
+	serveTCP(ns.t, ns.Listen(ns.t, address), func(in net.Conn) {
+		out, err := to.Dial(context.Background(), "tcp", address)
+		if err != nil {
+			return
 		}
-	})
-	ns.t.Cleanup(func() {
-		l.Close()
-		conns.Range(func(in, out any) bool {
-			in.(net.Conn).Close()
-			out.(net.Conn).Close()
-			return true
-		})
-		open.Wait()
+		var back sync.WaitGroup
+		back.Go(func() { io.Copy(in, out); in.Close() })
+		io.Copy(out, in)
+		out.Close()
+		back.Wait()
 	})
 }
 

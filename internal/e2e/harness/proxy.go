@@ -1,12 +1,9 @@
 package harness
 
 import (
-	"bufio"
-	"context"
+	"cmp"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -15,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ashore-mesh/ashore/agent/envoy"
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 )
 
@@ -57,7 +55,6 @@ type Proxy struct {
 	IP string
 	// State is the agent's state folder.
 	State string
-	ns    *Namespace
 }
 
 // Proxy starts one and waits until it is ready: it has listeners and clusters.
@@ -89,34 +86,48 @@ func (p *Proxy) Ready() {
 // StartProxy starts one and does not wait.
 func (m *Mesh) StartProxy(w Workload) *Proxy {
 	m.T.Helper()
-	if w.Namespace == "" {
-		w.Namespace = "default"
-	}
-	if w.IP == "" && w.Redirected == nil {
-		w.IP = m.IP()
-	}
-	interception, gid := "none", uint32(0)
-	if w.Redirected != nil {
-		interception, gid, w.IP = "redirect", ProxyGID, w.Redirected.IP
-	}
-	state, argv := m.T.TempDir(), w.Redirected.prefix()
-	if w.TProxy {
-		interception, gid, state = "tproxy", 0, m.stateOf(TProxyUID)
+	p := m.prepare(w)
+	interception, gid, argv := "none", uint32(0), w.Redirected.prefix()
+	switch {
+	case w.TProxy:
+		interception = "tproxy"
 		argv = append(argv, "setpriv", "--reuid", TProxyUser, "--regid", TProxyUser, "--clear-groups", "--inh-caps",
-			"+net_raw",
-			"--ambient-caps", "+net_raw")
+			"+net_raw", "--ambient-caps", "+net_raw")
+	case w.Redirected != nil:
+		interception, gid = "redirect", ProxyGID
 	}
-	argv = append(argv,
-		filepath.Join(programs, "ashore-agent"), "run", "--dev", "--xds", m.XDS(), "--envoy", testenvoy.Path(m.T),
-		"--name", w.Name, "--namespace", w.Namespace, "--address", w.IP, "--interception", interception, "--state", state)
+	argv = append(argv, filepath.Join(programs, "ashore-agent"), "run", "--dev", "--xds", m.XDS(), "--namespace",
+		cmp.Or(w.Namespace, "default"), "--interception", interception)
+	p.Process = start(m.T, "proxy "+w.Name, gid, append(argv, p.flags(w)...)...)
+	return p
+}
+
+// prepare gives a workload its address and state folder.
+func (m *Mesh) prepare(w Workload) *Proxy {
+	m.T.Helper()
+	p := &Proxy{mesh: m, IP: w.IP, State: m.T.TempDir()}
+	switch {
+	case w.Redirected != nil:
+		p.IP = w.Redirected.IP
+	case w.IP == "":
+		p.IP = m.IP()
+	}
+	if w.TProxy {
+		p.State = m.stateOf(TProxyUID)
+	}
+	return p
+}
+
+// flags describe a workload on a machine with several.
+func (p *Proxy) flags(w Workload) []string {
+	flags := []string{"--name", w.Name, "--address", p.IP, "--state", p.State, "--envoy", testenvoy.Path(p.mesh.T)}
 	if w.Labels != "" {
-		argv = append(argv, "--labels", w.Labels)
+		flags = append(flags, "--labels", w.Labels)
 	}
 	if w.Router {
-		argv = append(argv, "--type", "router")
+		flags = append(flags, "--type", "router")
 	}
-	return &Proxy{Process: start(m.T, "proxy "+w.Name, gid, append(argv, w.Flags...)...), mesh: m, IP: w.IP,
-		State: state, ns: w.Redirected}
+	return append(flags, w.Flags...)
 }
 
 // stateOf makes a state folder for another user.
@@ -149,17 +160,15 @@ func (p *Proxy) Stat(name string) int {
 	if err != nil {
 		p.mesh.T.Fatalf("statistics of Envoy: %v", err)
 	}
-	lines := bufio.NewScanner(strings.NewReader(body))
-	for lines.Scan() {
-		if n, text, ok := strings.Cut(lines.Text(), ": "); ok && n == name {
-			v, err := strconv.Atoi(text)
-			if err != nil {
-				p.mesh.T.Fatalf("statistic %s: %v", name, err)
-			}
-			return v
-		}
+	_, text, found := strings.Cut(strings.TrimSpace(body), ": ")
+	if !found {
+		return 0
 	}
-	return 0
+	v, err := strconv.Atoi(text)
+	if err != nil {
+		p.mesh.T.Fatalf("statistic %s: %v", name, err)
+	}
+	return v
 }
 
 // ConfigDump is Envoy's own view of its configuration, JSON.
@@ -174,11 +183,7 @@ func (p *Proxy) ConfigDump() string {
 
 // admin asks Envoy's admin interface.
 func (p *Proxy) admin(path string) (string, error) {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(p.State, "admin.sock"))
-	}
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: dial}}
+	client := envoy.UnixClient(filepath.Join(p.State, "admin.sock"), 5*time.Second)
 	resp, err := client.Get("http://envoy" + path)
 	if err != nil {
 		return "", err

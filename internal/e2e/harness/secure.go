@@ -19,7 +19,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/testchild"
-	"github.com/ashore-mesh/ashore/internal/testenvoy"
 )
 
 // Secure makes ashored serve only TLS, with its certificate authority: workloads Join. The text is
@@ -111,55 +110,21 @@ func (m *Mesh) Join(w Workload) *Proxy {
 // JoinBy is Join with a line that the test has.
 func (m *Mesh) JoinBy(line []string, w Workload) *Proxy {
 	m.T.Helper()
-	p := m.StartJoinBy(line, w)
+	p := m.prepare(w)
+	p.Process = start(m.T, "proxy "+w.Name, 0, slices.Concat(line, briefDrain(), p.flags(w))...)
 	p.Ready()
 	return p
 }
 
-// StartJoinBy is JoinBy that does not wait for Envoy.
-func (m *Mesh) StartJoinBy(line []string, w Workload) *Proxy {
-	m.T.Helper()
-	p := m.prepare(&w)
-	p.Process = start(m.T, "proxy "+w.Name, 0, append(line, p.flags(w)...)...)
-	return p
-}
-
-// prepare gives a workload that joins its address and state folder.
-func (m *Mesh) prepare(w *Workload) *Proxy {
-	m.T.Helper()
-	if w.IP == "" {
-		w.IP = m.IP()
-	}
-	state := m.T.TempDir()
-	return &Proxy{mesh: m, IP: w.IP, State: state}
-}
-
-// flags are what a user adds to the line on a machine with several workloads, and brief drains.
-func (p *Proxy) flags(w Workload) []string {
-	flags := []string{"--name", w.Name, "--address", p.IP, "--state", p.State, "--envoy", testenvoy.Path(p.mesh.T),
-		"--set", "drain.maximum=1s"}
-	if w.Labels != "" {
-		flags = append(flags, "--labels", w.Labels)
-	}
-	if w.Router {
-		flags = append(flags, "--type", "router")
-	}
-	return append(flags, w.Flags...)
-}
+// briefDrain are the flags of workloads that join.
+func briefDrain() []string { return []string{"--set", "drain.maximum=1s"} }
 
 // Run starts the agent of a workload that has joined, again after it was killed or stopped, and
 // does not wait.
 func (p *Proxy) Run(flags ...string) {
 	p.mesh.T.Helper()
-	p.RunAs(nil, flags...)
-}
-
-// RunAs is Run through another program, which gets what to run as its last arguments and becomes
-// it.
-func (p *Proxy) RunAs(prefix []string, flags ...string) {
-	p.mesh.T.Helper()
-	argv := append(slices.Clone(prefix), filepath.Join(programs, "ashore-agent"), "run", "--state", p.State)
-	p.Process = start(p.mesh.T, p.name, 0, append(argv, flags...)...)
+	argv := append([]string{filepath.Join(programs, "ashore-agent"), "run", "--state", p.State}, flags...)
+	p.Process = start(p.mesh.T, p.name, 0, argv...)
 }
 
 // Report is what "ashore-agent status" says, as far as tests ask.
@@ -261,8 +226,9 @@ type Identity struct {
 // Enrol has a workload join that runs no Envoy.
 func (m *Mesh) Enrol(w Workload) *Identity {
 	m.T.Helper()
-	p := m.prepare(&w)
-	if out, code, err := Paste(append(Line(m.T, m.Token(w.Group, "1h")), p.flags(w)...)); err != nil || code != 0 {
+	p := m.prepare(w)
+	line := slices.Concat(Line(m.T, m.Token(w.Group, "1h")), briefDrain(), p.flags(w))
+	if out, code, err := Paste(line); err != nil || code != 0 {
 		m.T.Fatalf("join %s: exit code %d, error %v:\n%s", w.Name, code, err, out)
 	}
 	id, err := LoadIdentity(p.State)
@@ -297,22 +263,21 @@ func (m *Mesh) Audited(action string, words ...string) audit.Event {
 	m.T.Helper()
 	var found audit.Event
 	Eventually(m.T, fmt.Sprintf("audited: %s with %q", action, words), func() error {
-		var last []string
-		ok := false
 		events, err := admin.Send(context.Background(), m.Admin, admin.CallAudit, admin.AuditQuery{Lines: 1000})
+		var others []string
 		for _, e := range events {
 			text := fmt.Sprintf("%s %s %s %s %v", e.Actor, e.Target, e.Outcome, e.Reason, e.Details)
-			if e.Action != action {
-				continue
-			}
-			last = append(last, text)
 			lacks := func(word string) bool { return !strings.Contains(text, word) }
-			if !slices.ContainsFunc(words, lacks) {
-				found, ok = e, true
+			switch {
+			case e.Action != action:
+			case slices.ContainsFunc(words, lacks):
+				others = append(others, text)
+			default:
+				found = e
 			}
 		}
-		if err == nil && !ok {
-			err = fmt.Errorf("of that action it has %q", last)
+		if err == nil && found.Action == "" {
+			err = fmt.Errorf("of that action it has %q", others)
 		}
 		return err
 	})

@@ -71,7 +71,7 @@ func TestLargeCertificateRequests(t *testing.T) {
 	if rise := peak - before; rise > 64<<20 {
 		t.Errorf("resident memory rose by %d MiB, want at most 64", rise>>20)
 	}
-	m.Enrol(harness.Workload{Name: "attacker", Group: "shop/web", Flags: []string{"--replace"}})
+	m.Enrol(harness.Workload{Name: "attacker", Group: "shop/web"})
 }
 
 // requestCertificate calls the certificate authority with a body, and returns what it answers.

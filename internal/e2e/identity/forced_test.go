@@ -38,7 +38,7 @@ func TestRotationForcedToItsEnd(t *testing.T) {
 		oneRoot(t, p, last.Roots[0].Root)
 		p.WantLine("certificate", "ok")
 	}
-	m.Audited(audit.CertificateIssue, "by:index")
+	m.Audited(audit.CertificateIssue, "how:certificate")
 	answers(t, a.Client(httpPort), "web-1")
 }
 
@@ -72,6 +72,6 @@ func TestPluggedAuthoritySwappedEarly(t *testing.T) {
 		p.WantLine("control plane", "ok")
 		p.WantLine("certificate", "ok")
 	}
-	m.Audited(audit.CertificateIssue, "by:index")
+	m.Audited(audit.CertificateIssue, "how:certificate")
 	answers(t, a.Client(httpPort), "web-1")
 }

@@ -112,7 +112,7 @@ func TestCrowdJoins(t *testing.T) {
 	for _, e := range recorded {
 		events[e.Action]++
 	}
-	if events[audit.WorkloadJoin] != joins || events[audit.TokenUse] != joins ||
+	if events[audit.TokenUse] != joins ||
 		events[audit.CertificateIssue] != joins || events[audit.TokenRefuse] != 0 {
 		t.Errorf("the audit log has %v", events)
 	}

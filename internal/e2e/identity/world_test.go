@@ -1,7 +1,11 @@
 package identity
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -119,7 +123,7 @@ func steady(t *testing.T, client *harness.Proxy, name string) loads {
 	return loads{
 		harness.StartCalls(t, kept, call(), interval),
 		harness.StartCalls(t, client.Client(httpPort).Fresh(), call(), interval),
-		harness.StartLines(t, fmt.Sprintf("%s:%d", client.IP, tcpPort), name, interval),
+		startLines(t, fmt.Sprintf("%s:%d", client.IP, tcpPort), name, interval),
 	}
 }
 
@@ -145,5 +149,75 @@ func (l loads) clean(t *testing.T) {
 	t.Helper()
 	for _, one := range l {
 		one.Clean(t, 50)
+	}
+}
+
+// startLines sends lines to an echo at address and wants each back: on one connection that stays
+// open, and every tenth time on a new one too.
+func startLines(t *testing.T, address, echo string, interval time.Duration) *harness.Load {
+	kept, n := &line{address: address, echo: echo}, 0
+	t.Cleanup(kept.close)
+	ok := harness.Answer{Status: http.StatusOK, Seen: harness.Seen{Backend: echo}}
+	return harness.Start(t, 1, interval, func() (harness.Answer, error) { // ends before the connection is closed
+		if n++; n%10 != 0 {
+			return ok, kept.exchange()
+		}
+		fresh := &line{address: address, echo: echo}
+		defer fresh.close()
+		return ok, errors.Join(kept.exchange(), fresh.exchange())
+	})
+}
+
+// line is a connection with a TCPEcho; it is opened again after it failed.
+type line struct {
+	address, echo string
+	conn          net.Conn
+	in            *bufio.Reader
+	opened        int
+}
+
+// exchange sends a line and waits for it.
+func (c *line) exchange() error {
+	err := c.try()
+	if err != nil {
+		c.close()
+		return fmt.Errorf("connection %d: %w", c.opened, err)
+	}
+	return nil
+}
+
+func (c *line) try() error {
+	if c.conn == nil {
+		c.opened++
+		conn, err := net.DialTimeout("tcp", c.address, 20*time.Second)
+		if err != nil {
+			return err
+		}
+		c.conn, c.in = conn, bufio.NewReader(conn)
+		if err := c.want(c.echo); err != nil {
+			return fmt.Errorf("greeting: %w", err)
+		}
+	}
+	if _, err := fmt.Fprintln(c.conn, "hello"); err != nil {
+		return err
+	}
+	return c.want("hello")
+}
+
+func (c *line) want(text string) error {
+	if err := c.conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		return err
+	}
+	got, err := c.in.ReadString('\n')
+	if err == nil && got != text+"\n" {
+		err = fmt.Errorf("got %q, want %q", got, text)
+	}
+	return err
+}
+
+func (c *line) close() {
+	if c.conn != nil {
+		_ = c.conn.Close() // the peer may have cut it
+		c.conn = nil
 	}
 }

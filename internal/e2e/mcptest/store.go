@@ -15,25 +15,22 @@ import (
 
 // Store holds the resources of a server, by type or collection. Safe for concurrent use.
 type Store struct {
+	changed task.Broadcaster
+
 	mu     sync.Mutex
 	held   map[string]map[string]*mcpv1.Resource // guarded by mu
-	wake   map[chan struct{}]bool                // guarded by mu
 	serial int                                   // guarded by mu
 }
 
 // NewStore returns an empty store.
-func NewStore() *Store {
-	return &Store{held: map[string]map[string]*mcpv1.Resource{}, wake: map[chan struct{}]bool{}}
-}
+func NewStore() *Store { return &Store{held: map[string]map[string]*mcpv1.Resource{}} }
 
 // change edits the store and wakes the streams.
 func (s *Store) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
-	for w := range s.wake {
-		task.Poke(w)
-	}
+	s.changed.Notify()
 }
 
 // Put sets one resource of a type, "namespace/name".
@@ -67,17 +64,4 @@ func (s *Store) list(typ string) []*mcpv1.Resource {
 		out = append(out, s.held[typ][name])
 	}
 	return out
-}
-
-// watch returns a channel that receives after each change, and a function that ends it.
-func (s *Store) watch() (wake chan struct{}, stop func()) {
-	wake = make(chan struct{}, 1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.wake[wake] = true
-	return wake, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.wake, wake)
-	}
 }

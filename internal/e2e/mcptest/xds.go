@@ -50,8 +50,7 @@ func (x *XDS) cut(answer int) error {
 
 // StreamAggregatedResources serves state of the world.
 func (x *XDS) StreamAggregatedResources(st discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
-	wake, stop := x.watch()
-	defer stop()
+	wake := x.changed.Watch(st.Context())
 	requests := received(st.Context(), st.Recv)
 	wanted, answers := []string{}, 0
 	send := func(typ string) error {
@@ -107,8 +106,7 @@ func (x *XDS) DeltaAggregatedResources(st discoveryv3.AggregatedDiscoveryService
 	if x.NoDelta {
 		return status.Error(codes.Unimplemented, "method DeltaAggregatedResources not implemented")
 	}
-	wake, stop := x.watch()
-	defer stop()
+	wake := x.changed.Watch(st.Context())
 	requests := received(st.Context(), st.Recv)
 	d := &deltaStream{XDS: x, st: st, has: map[string]map[string]string{}}
 	for {

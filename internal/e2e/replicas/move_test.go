@@ -88,7 +88,6 @@ func TestReplaced(t *testing.T) {
 	w.agree(1)
 	other := 1 - w.where(first)
 	of := w.application(other, "web-1")
-	of.Flags = []string{"--replace"}
 	line := harness.Line(t, w.meshes[other].Token("shop/web", "1h"))
 	line[w.planes(line)] = w.meshes[other].TLS()
 	second := w.meshes[other].JoinBy(line, of)

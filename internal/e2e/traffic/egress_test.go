@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"net"
 	"os"
 	"testing"
 	"time"
@@ -88,9 +87,7 @@ func TestEgress(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := there.Listen(t, address)
-		harness.ServeEcho(t, host, func() (net.Listener, error) {
-			return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}}), nil
-		})
+		harness.ServeEcho(t, host, tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}}))
 	}
 	m := harness.New(t, nil, harness.In(here))
 	m.Write("egress.yaml", fmt.Sprintf(egress, there.IP))

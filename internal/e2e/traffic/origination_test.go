@@ -3,7 +3,6 @@ package traffic
 import (
 	"crypto/tls"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 
@@ -54,7 +53,9 @@ func greeter(t *testing.T, ca *harness.CA, host, address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	harness.ServeEcho(t, "hello", func() (net.Listener, error) {
-		return tls.Listen("tcp", address, &tls.Config{Certificates: []tls.Certificate{pair}})
-	})
+	l, err := tls.Listen("tcp", address, &tls.Config{Certificates: []tls.Certificate{pair}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	harness.ServeEcho(t, "hello", l)
 }

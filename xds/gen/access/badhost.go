@@ -23,7 +23,7 @@ const validHost = `([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\[[0-9A-Fa-f]*:[0-9A-Fa-f:
 // Envoy 1.40 makes of two Host headers, of "user@admin", or of "admin..". Envoy strips one dot
 // only.
 func BadHostFilter() *hcmv3.HttpFilter {
-	return envoy.HTTPFilter(badHostName, envoy.Packed(badHostRules()))
+	return envoy.HTTPFilter(badHostName, badHostRules())
 }
 
 func badHostRules() *httprbacv3.RBAC {

@@ -11,8 +11,8 @@ import (
 
 // claimPrincipal is a request by a claim of its token, which is a text or a list of texts; with
 // wide also a number or a truth value that is written so, and for "*" anything.
-func claimPrincipal(path []string, wide bool) func(string) *rbacv3.Principal {
-	return func(v string) *rbacv3.Principal {
+func claimPrincipal(path ...string) translator[rbacv3.Principal] {
+	return func(v string, wide bool) *rbacv3.Principal {
 		m := textMatch(v)
 		if m == nil {
 			return nil

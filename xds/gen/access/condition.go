@@ -18,12 +18,11 @@ func (b *rbacBuilder) conditions(when []*security.Condition) (principals []*rbac
 			b.failed = true
 			continue
 		}
-		switch wanted, makePermission := b.principalOf(c.GetKey(), b.widen), b.permissionOf(c.GetKey()); {
-		case wanted != nil:
-			principals = append(principals, b.principals(c.Values, nil, wanted)...)
-			principals = append(principals, b.principals(nil, c.NotValues, b.principalOf(c.GetKey(), !b.widen))...)
-		case makePermission != nil:
-			permissions = append(permissions, b.permissions(c.Values, c.NotValues, makePermission)...)
+		switch ofCaller, ofRequest := b.principalOf(c.GetKey()), b.permissionOf(c.GetKey()); {
+		case ofCaller != nil:
+			principals = append(principals, b.principals(c.Values, c.NotValues, ofCaller)...)
+		case ofRequest != nil:
+			permissions = append(permissions, b.permissions(c.Values, c.NotValues, ofRequest)...)
 		default:
 			b.failed = true
 		}
@@ -31,40 +30,39 @@ func (b *rbacBuilder) conditions(when []*security.Condition) (principals []*rbac
 	return principals, permissions
 }
 
-// principalOf translates values of an attribute of the caller; nil: it is none. wide takes more
-// where a value has several readings.
-func (b *rbacBuilder) principalOf(key string, wide bool) func(string) *rbacv3.Principal {
+// principalOf translates values of an attribute of the caller; nil: it is none.
+func (b *rbacBuilder) principalOf(key string) translator[rbacv3.Principal] {
 	switch key {
 	case "source.ip":
 		return peerAddress
 	case "remote.ip":
 		return clientAddress
 	case "source.namespace":
-		return b.callerNamespace(wide)
+		return b.callerNamespace
 	case "source.principal":
-		return b.identity(wide)
+		return b.identity
 	case "source.serviceaccount", "source.serviceAccount":
-		return b.serviceAccount(wide)
+		return b.serviceAccount
 	case "source.trustDomain":
 		return callerDomain
 	case "request.auth.principal":
-		return httpOnly(b, requestIdentity(wide))
+		return httpOnly(b, requestIdentity)
 	case "request.auth.audiences":
-		return httpOnly(b, claimPrincipal([]string{"aud"}, wide))
+		return httpOnly(b, claimPrincipal("aud"))
 	case "request.auth.presenter":
-		return httpOnly(b, claimPrincipal([]string{"azp"}, wide))
+		return httpOnly(b, claimPrincipal("azp"))
 	}
 	if names, ok := bracketed(key, "request.headers"); ok && len(names) == 1 {
-		return httpOnly(b, headerPrincipal(names[0], wide))
+		return httpOnly(b, headerPrincipal(names[0]))
 	}
 	if names, ok := bracketed(key, "request.auth.claims"); ok {
-		return httpOnly(b, claimPrincipal(names, wide))
+		return httpOnly(b, claimPrincipal(names...))
 	}
 	return nil
 }
 
 // permissionOf translates values of an attribute of the request; nil: it is none.
-func (b *rbacBuilder) permissionOf(key string) func(string) *rbacv3.Permission {
+func (b *rbacBuilder) permissionOf(key string) translator[rbacv3.Permission] {
 	switch key {
 	case "destination.ip":
 		return destinationAddress
@@ -99,8 +97,8 @@ func bracketed(key, before string) ([]string, bool) {
 
 // metadataPermission is a request by what a filter of Envoy's found: a text, or with "[x]" a list
 // that has x.
-func metadataPermission(filter, key string) func(string) *rbacv3.Permission {
-	return func(v string) *rbacv3.Permission {
+func metadataPermission(filter, key string) translator[rbacv3.Permission] {
+	return func(v string, _ bool) *rbacv3.Permission {
 		inner, isList := v, strings.HasPrefix(v, "[") && strings.HasSuffix(v, "]")
 		if isList {
 			inner = strings.TrimSuffix(v[1:], "]")

@@ -143,7 +143,7 @@ func newFilter(name, cluster string, m proto.Message) *resource.Resource {
 		refs = append(refs, resource.Ref{TypeURL: resource.ExtensionConfigType, Name: other})
 	}
 	r := resource.New(resource.ExtensionConfigType, name, refs, func() []byte {
-		return resource.Encode(envoy.Extension(name, envoy.Packed(m)))
+		return resource.Encode(envoy.Extension(name, m))
 	})
 	r.Guards = guards(m)
 	return r

@@ -19,12 +19,12 @@ const maxOther = 200
 // written; else all of them have to be, so that nobody gets around a policy by a second header of
 // the name (values of more than 200 bytes aside). Envoy 1.40, tried: a matcher takes a request when
 // one of the headers matches.
-func headerPrincipal(name string, wide bool) func(string) *rbacv3.Principal {
+func headerPrincipal(name string) translator[rbacv3.Principal] {
 	name = strings.ToLower(name)
 	is := func(v string, m *matcherv3.StringMatcher) *rbacv3.Principal {
 		return &rbacv3.Principal{Identifier: &rbacv3.Principal_Header{Header: policyHeader(name, v, m)}}
 	}
-	return func(v string) *rbacv3.Principal {
+	return func(v string, wide bool) *rbacv3.Principal {
 		match := textMatch(v)
 		switch {
 		case match == nil:

@@ -134,7 +134,7 @@ func isPathTemplate(v string) bool {
 // templateMatch is the extension that matches a template.
 func templateMatch(template string) *corev3.TypedExtensionConfig {
 	return envoy.Extension("envoy.path.match.uri_template.uri_template_matcher",
-		envoy.Packed(&uritemplatev3.UriTemplateMatchConfig{PathTemplate: template}))
+		&uritemplatev3.UriTemplateMatchConfig{PathTemplate: template})
 }
 
 // subnetMatch translates an address or a subnet; nil when it is neither, or IPv4 in the form of

@@ -1,6 +1,8 @@
 package access
 
 import (
+	"slices"
+
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	security "istio.io/api/security/v1beta1"
@@ -8,13 +10,12 @@ import (
 
 // operation are the conditions on what is called, of which each must hold.
 func (b *rbacBuilder) operation(o *security.Operation) []*rbacv3.Permission {
-	var out []*rbacv3.Permission
-	take := func(list []*rbacv3.Permission) { out = append(out, list...) }
-	take(b.permissions(o.GetHosts(), nil, httpOnly(b, hostPermission(b.widen))))
-	take(b.permissions(nil, o.GetNotHosts(), httpOnly(b, hostPermission(!b.widen))))
-	take(b.permissions(o.GetMethods(), o.GetNotMethods(), httpOnly(b, methodPermission)))
-	take(b.paths(o.GetPaths(), o.GetNotPaths()))
-	take(b.permissions(o.GetPorts(), o.GetNotPorts(), portPermission))
+	out := slices.Concat(
+		b.permissions(o.GetHosts(), o.GetNotHosts(), httpOnly(b, hostPermission)),
+		b.permissions(o.GetMethods(), o.GetNotMethods(), httpOnly(b, methodPermission)),
+		b.paths(o.GetPaths(), o.GetNotPaths()),
+		b.permissions(o.GetPorts(), o.GetNotPorts(), portPermission),
+	)
 	if len(out) == 0 {
 		b.failed = true // nothing was asked for, or nothing that can be told
 	}
@@ -23,14 +24,12 @@ func (b *rbacBuilder) operation(o *security.Operation) []*rbacv3.Permission {
 
 // hostPermission is a request to a host. wide also takes the host with a port: true where that
 // refuses more.
-func hostPermission(wide bool) func(string) *rbacv3.Permission {
-	return func(v string) *rbacv3.Permission {
-		return headerPermission(policyHeader(":authority", v, hostMatch(v, wide)))
-	}
+func hostPermission(v string, wide bool) *rbacv3.Permission {
+	return headerPermission(policyHeader(":authority", v, hostMatch(v, wide)))
 }
 
 // methodPermission is a request by its method.
-func methodPermission(v string) *rbacv3.Permission {
+func methodPermission(v string, _ bool) *rbacv3.Permission {
 	return headerPermission(policyHeader(":method", v, nameMatch(v)))
 }
 
@@ -42,7 +41,7 @@ func headerPermission(m *routev3.HeaderMatcher) *rbacv3.Permission {
 }
 
 // portPermission is a connection by the port that it was for.
-func portPermission(v string) *rbacv3.Permission {
+func portPermission(v string, _ bool) *rbacv3.Permission {
 	n := portNumber(v)
 	if n == 0 {
 		return nil
@@ -51,7 +50,7 @@ func portPermission(v string) *rbacv3.Permission {
 }
 
 // destinationAddress is a connection by the address that it was for.
-func destinationAddress(v string) *rbacv3.Permission {
+func destinationAddress(v string, _ bool) *rbacv3.Permission {
 	r := subnetMatch(v)
 	if r == nil {
 		return nil
@@ -60,7 +59,7 @@ func destinationAddress(v string) *rbacv3.Permission {
 }
 
 // serverNamePermission is a connection by the name that its TLS asked for.
-func serverNamePermission(v string) *rbacv3.Permission {
+func serverNamePermission(v string, _ bool) *rbacv3.Permission {
 	m := nameMatch(v)
 	if m == nil {
 		return nil

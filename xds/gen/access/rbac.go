@@ -124,14 +124,18 @@ func (b *rbacBuilder) policy(r *security.Rule) *rbacv3.Policy {
 	return p
 }
 
-// principals are the conditions that one of values holds and none of notValues; make returns nil
-// for a value that it cannot translate.
-func (b *rbacBuilder) principals(values, notValues []string, make func(string) *rbacv3.Principal) []*rbacv3.Principal {
+// translator translates one value of a condition; nil: it cannot be translated. With wide the result
+// may match more than was written, else it must not.
+type translator[T any] func(v string, wide bool) *T
+
+// principals are the conditions that one of values holds and none of notValues.
+func (b *rbacBuilder) principals(values, notValues []string,
+	translate translator[rbacv3.Principal]) []*rbacv3.Principal {
 	var out []*rbacv3.Principal
-	if list := translated(b, values, make); len(list) > 0 {
+	if list := translated(b, values, b.widen, translate); len(list) > 0 {
 		out = append(out, onePrincipal(list))
 	}
-	if list := translated(b, notValues, make); len(list) > 0 {
+	if list := translated(b, notValues, !b.widen, translate); len(list) > 0 {
 		out = append(out, &rbacv3.Principal{Identifier: &rbacv3.Principal_NotId{NotId: onePrincipal(list)}})
 	}
 	return out
@@ -139,12 +143,12 @@ func (b *rbacBuilder) principals(values, notValues []string, make func(string) *
 
 // permissions is the same for what is said of the request.
 func (b *rbacBuilder) permissions(values, notValues []string,
-	make func(string) *rbacv3.Permission) []*rbacv3.Permission {
+	translate translator[rbacv3.Permission]) []*rbacv3.Permission {
 	var out []*rbacv3.Permission
-	if list := translated(b, values, make); len(list) > 0 {
+	if list := translated(b, values, b.widen, translate); len(list) > 0 {
 		out = append(out, onePermission(list))
 	}
-	if list := translated(b, notValues, make); len(list) > 0 {
+	if list := translated(b, notValues, !b.widen, translate); len(list) > 0 {
 		out = append(out, notPermission(onePermission(list)))
 	}
 	return out
@@ -152,10 +156,10 @@ func (b *rbacBuilder) permissions(values, notValues []string,
 
 // translated are all values, or none of them when one cannot be translated: without that one the
 // rest would match less.
-func translated[T any](b *rbacBuilder, values []string, make func(string) *T) []*T {
+func translated[T any](b *rbacBuilder, values []string, wide bool, translate translator[T]) []*T {
 	out := []*T{}
 	for _, v := range values {
-		t := make(v)
+		t := translate(v, wide)
 		if t == nil {
 			b.failed = true
 			return nil
@@ -165,12 +169,12 @@ func translated[T any](b *rbacBuilder, values []string, make func(string) *T) []
 	return out
 }
 
-// httpOnly is make where requests are judged; connections have nothing of the sort.
-func httpOnly[T any](b *rbacBuilder, make func(string) *T) func(string) *T {
+// httpOnly is translate where requests are judged; connections have nothing of the sort.
+func httpOnly[T any](b *rbacBuilder, translate translator[T]) translator[T] {
 	if b.tcp {
-		return func(string) *T { return nil }
+		return func(string, bool) *T { return nil }
 	}
-	return make
+	return translate
 }
 
 func anyPrincipal() *rbacv3.Principal {

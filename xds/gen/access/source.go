@@ -14,19 +14,15 @@ import (
 
 // source are the conditions on who calls, of which each must hold.
 func (b *rbacBuilder) source(s *security.Source) []*rbacv3.Principal {
-	var out []*rbacv3.Principal
-	take := func(list []*rbacv3.Principal) { out = append(out, list...) }
-	take(b.principals(s.GetPrincipals(), nil, b.identity(b.widen)))
-	take(b.principals(nil, s.GetNotPrincipals(), b.identity(!b.widen)))
-	take(b.principals(s.GetRequestPrincipals(), nil, httpOnly(b, requestIdentity(b.widen))))
-	take(b.principals(nil, s.GetNotRequestPrincipals(), httpOnly(b, requestIdentity(!b.widen))))
-	take(b.principals(s.GetNamespaces(), nil, b.callerNamespace(b.widen)))
-	take(b.principals(nil, s.GetNotNamespaces(), b.callerNamespace(!b.widen)))
-	take(b.principals(s.GetServiceAccounts(), nil, b.serviceAccount(b.widen)))
-	take(b.principals(nil, s.GetNotServiceAccounts(), b.serviceAccount(!b.widen)))
-	take(b.principals(s.GetTrustDomains(), s.GetNotTrustDomains(), callerDomain))
-	take(b.principals(s.GetIpBlocks(), s.GetNotIpBlocks(), peerAddress))
-	take(b.principals(s.GetRemoteIpBlocks(), s.GetNotRemoteIpBlocks(), clientAddress))
+	out := slices.Concat(
+		b.principals(s.GetPrincipals(), s.GetNotPrincipals(), b.identity),
+		b.principals(s.GetRequestPrincipals(), s.GetNotRequestPrincipals(), httpOnly(b, requestIdentity)),
+		b.principals(s.GetNamespaces(), s.GetNotNamespaces(), b.callerNamespace),
+		b.principals(s.GetServiceAccounts(), s.GetNotServiceAccounts(), b.serviceAccount),
+		b.principals(s.GetTrustDomains(), s.GetNotTrustDomains(), callerDomain),
+		b.principals(s.GetIpBlocks(), s.GetNotIpBlocks(), peerAddress),
+		b.principals(s.GetRemoteIpBlocks(), s.GetNotRemoteIpBlocks(), clientAddress),
+	)
 	if len(out) == 0 {
 		b.failed = true // nothing was asked for, or nothing that can be told
 	}
@@ -48,24 +44,22 @@ const identityScheme = "spiffe://"
 
 // identity is a caller by its whole identity, in the mesh's own trust domain or one of its aliases.
 // Where the domain is left to a star, it is one of these, or with wide any.
-func (b *rbacBuilder) identity(wide bool) func(string) *rbacv3.Principal {
-	return func(v string) *rbacv3.Principal {
-		var out []*rbacv3.Principal
-		for _, name := range b.aliases(strings.TrimPrefix(v, identityScheme)) {
-			p := authenticated(identityMatch(name))
-			if p == nil {
-				return nil
-			}
-			if strings.HasPrefix(name, "*") && !wide {
-				p = authenticated(envoy.RegexMatch(b.meshPrefix() + ".*"))
-				if name != "*" {
-					p = allPrincipals([]*rbacv3.Principal{p, authenticated(identityMatch(name))})
-				}
-			}
-			out = append(out, p)
+func (b *rbacBuilder) identity(v string, wide bool) *rbacv3.Principal {
+	var out []*rbacv3.Principal
+	for _, name := range b.aliases(strings.TrimPrefix(v, identityScheme)) {
+		p := authenticated(identityMatch(name))
+		if p == nil {
+			return nil
 		}
-		return onePrincipal(out)
+		if strings.HasPrefix(name, "*") && !wide {
+			p = authenticated(envoy.RegexMatch(b.meshPrefix() + ".*"))
+			if name != "*" {
+				p = allPrincipals([]*rbacv3.Principal{p, authenticated(identityMatch(name))})
+			}
+		}
+		out = append(out, p)
 	}
+	return onePrincipal(out)
 }
 
 // meshPrefix is how the identities of the mesh begin, as a regular expression. A gateway may take
@@ -108,41 +102,37 @@ func (b *rbacBuilder) aliases(v string) []string {
 }
 
 // callerNamespace is a caller of the mesh by its namespace; with wide any that names one.
-func (b *rbacBuilder) callerNamespace(wide bool) func(string) *rbacv3.Principal {
-	return func(v string) *rbacv3.Principal {
-		if v == "" {
-			return nil
-		}
-		before := b.meshPrefix()
-		if wide {
-			before = ".*/"
-		}
-		return authenticated(envoy.RegexMatch(before + "ns/" + strings.ReplaceAll(regexp.QuoteMeta(v), `\*`,
-			"[^/]*") + "/.*"))
+func (b *rbacBuilder) callerNamespace(v string, wide bool) *rbacv3.Principal {
+	if v == "" {
+		return nil
 	}
+	before := b.meshPrefix()
+	if wide {
+		before = ".*/"
+	}
+	return authenticated(envoy.RegexMatch(before + "ns/" + strings.ReplaceAll(regexp.QuoteMeta(v), `\*`,
+		"[^/]*") + "/.*"))
 }
 
 // serviceAccount is a caller of the mesh by its service account, in the policy's namespace where
 // none is named; with wide one of any trust domain.
-func (b *rbacBuilder) serviceAccount(wide bool) func(string) *rbacv3.Principal {
-	return func(v string) *rbacv3.Principal {
-		namespace, name, ok := strings.Cut(v, "/")
-		if !ok {
-			namespace, name = b.namespace, v
-		}
-		if namespace == "" || name == "" || strings.Contains(v, "*") || strings.Contains(name, "/") {
-			return nil
-		}
-		namespace, name = regexp.QuoteMeta(namespace), regexp.QuoteMeta(name)
-		if wide {
-			return authenticated(envoy.RegexMatch(identityScheme + ".+/ns/" + namespace + "/(.+/|)sa/" + name + "(/.+)?"))
-		}
-		return authenticated(envoy.RegexMatch(b.meshPrefix() + "ns/" + namespace + "/sa/" + name))
+func (b *rbacBuilder) serviceAccount(v string, wide bool) *rbacv3.Principal {
+	namespace, name, ok := strings.Cut(v, "/")
+	if !ok {
+		namespace, name = b.namespace, v
 	}
+	if namespace == "" || name == "" || strings.Contains(v, "*") || strings.Contains(name, "/") {
+		return nil
+	}
+	namespace, name = regexp.QuoteMeta(namespace), regexp.QuoteMeta(name)
+	if wide {
+		return authenticated(envoy.RegexMatch(identityScheme + ".+/ns/" + namespace + "/(.+/|)sa/" + name + "(/.+)?"))
+	}
+	return authenticated(envoy.RegexMatch(b.meshPrefix() + "ns/" + namespace + "/sa/" + name))
 }
 
 // callerDomain is a caller by its trust domain.
-func callerDomain(v string) *rbacv3.Principal {
+func callerDomain(v string, _ bool) *rbacv3.Principal {
 	if nameMatch(v) == nil || strings.Contains(v, "/") {
 		return nil
 	}
@@ -154,7 +144,7 @@ func callerDomain(v string) *rbacv3.Principal {
 }
 
 // peerAddress is who opened the connection.
-func peerAddress(v string) *rbacv3.Principal {
+func peerAddress(v string, _ bool) *rbacv3.Principal {
 	r := subnetMatch(v)
 	if r == nil {
 		return nil
@@ -163,7 +153,7 @@ func peerAddress(v string) *rbacv3.Principal {
 }
 
 // clientAddress is the client that trusted proxies tell of.
-func clientAddress(v string) *rbacv3.Principal {
+func clientAddress(v string, _ bool) *rbacv3.Principal {
 	r := subnetMatch(v)
 	if r == nil {
 		return nil
@@ -174,38 +164,36 @@ func clientAddress(v string) *rbacv3.Principal {
 // requestIdentity is the holder of a token: its issuer, a slash and its subject. Both may have
 // slashes of their own: the last one of the value is the one between them, as in Istio, or with
 // wide each may be, which is for rules that refuse.
-func requestIdentity(wide bool) func(string) *rbacv3.Principal {
-	return func(v string) *rbacv3.Principal {
-		if nameMatch(v) == nil {
-			return nil
-		}
-		var out []*rbacv3.Principal
-		add := func(issuer, subject string) {
-			i, s := textMatch(issuer), textMatch(subject)
-			if i != nil && s != nil {
-				out = append(out, allPrincipals([]*rbacv3.Principal{claim(envoy.TextValue(i), "iss"),
-					claim(envoy.TextValue(s), "sub")}))
-			}
-		}
-		last := strings.LastIndexByte(v, '/')
-		if wide || last < 0 {
-			switch {
-			case strings.HasPrefix(v, "*"):
-				add("*", v)
-			case strings.HasSuffix(v, "*"):
-				add(v, "*")
-			}
-		}
-		for i := range len(v) {
-			if v[i] == '/' && (wide || i == last) {
-				add(v[:i], v[i+1:])
-			}
-		}
-		if len(out) == 0 {
-			return nil
-		}
-		return onePrincipal(out)
+func requestIdentity(v string, wide bool) *rbacv3.Principal {
+	if nameMatch(v) == nil {
+		return nil
 	}
+	var out []*rbacv3.Principal
+	add := func(issuer, subject string) {
+		i, s := textMatch(issuer), textMatch(subject)
+		if i != nil && s != nil {
+			out = append(out, allPrincipals([]*rbacv3.Principal{claim(envoy.TextValue(i), "iss"),
+				claim(envoy.TextValue(s), "sub")}))
+		}
+	}
+	last := strings.LastIndexByte(v, '/')
+	if wide || last < 0 {
+		switch {
+		case strings.HasPrefix(v, "*"):
+			add("*", v)
+		case strings.HasSuffix(v, "*"):
+			add(v, "*")
+		}
+	}
+	for i := range len(v) {
+		if v[i] == '/' && (wide || i == last) {
+			add(v[:i], v[i+1:])
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return onePrincipal(out)
 }
 
 // claim is a caller by a claim of its token.

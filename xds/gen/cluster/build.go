@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/gen/destination"
@@ -70,7 +71,7 @@ func (g *Generator) buildCluster(s clusterSpec) *envoy.Part {
 	encoded := g.shapes.Get(shape)
 	made := &envoy.Part{Held: encoded}
 	if encoded.err != nil {
-		made.Report(envoy.Refused(s.rule, "the cluster "+name+" is left out, so that requests to it fail", encoded.err))
+		made.Report(leftOut(name, s.rule, encoded.err))
 		return made
 	}
 	switch s.mutual {
@@ -150,21 +151,21 @@ func checkCluster(c *clusterv3.Cluster) error {
 	}))
 }
 
-// fixedPart is a cluster that is encoded as a whole; where Envoy would refuse it, one of its name that
-// has no endpoint: listeners go on to name it, and connections to it are closed. o is the object that
-// decides about c; nil: none.
-func fixedPart(c *clusterv3.Cluster, o *config.Object, metadata *clusterMetadata) *envoy.Part {
+// leftOut is the problem of a cluster that Envoy would refuse. o is the object that decides about it;
+// nil: none.
+func leftOut(name string, o *config.Object, err error) *feed.Problem {
+	return envoy.Refused(o, "the cluster "+name+" is left out, so that connections to it fail", err)
+}
+
+// fixedPart is a cluster that is encoded as a whole, with its encoded metadata. o is as in leftOut.
+func fixedPart(c *clusterv3.Cluster, o *config.Object, metadata []byte) *envoy.Part {
 	made := &envoy.Part{}
 	if err := checkCluster(c); err != nil {
-		made.Report(envoy.Refused(o, "the cluster "+c.Name+" closes its connections", err))
-		c = &clusterv3.Cluster{Name: c.Name, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}}
+		made.Report(leftOut(c.Name, o, err))
+		return made
 	}
 	made.Resource = resource.New(resource.ClusterType, c.Name, nil, func() []byte {
-		b := resource.Encode(c)
-		if metadata != nil {
-			b = metadata.append(b)
-		}
-		return b
+		return slices.Concat(resource.Encode(c), metadata)
 	})
 	return made
 }

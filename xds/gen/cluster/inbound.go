@@ -140,9 +140,9 @@ const forever = 100 * 365 * 24 * time.Hour
 
 // build makes the cluster.
 func (s workloadSpec) build() *envoy.Part {
-	var metadata *clusterMetadata
+	var metadata []byte
 	if len(s.services) > 0 {
-		metadata = &clusterMetadata{port: s.servicePort, services: s.services}
+		metadata = clusterMetadata{port: s.servicePort, services: s.services}.append(nil)
 	}
 	return fixedPart(s.cluster(envoy.InboundCluster(s.port)), s.decides, metadata)
 }

@@ -183,7 +183,6 @@ func (s Assignment) append(b []byte, name string, hosts []Host) []byte {
 // hostGroup is the hosts of one priority and locality.
 type hostGroup struct {
 	hosts []Host
-	scale weightScale
 	// weight is that of the locality: the sum of the hosts', or its share.
 	weight uint32
 }
@@ -193,16 +192,15 @@ func (g hostGroup) locality() registry.Locality { return g.hosts[0].Locality }
 // groups divides hosts and weighs the groups.
 func (s Assignment) groups(hosts []Host) []hostGroup {
 	var out []hostGroup
-	scale := scaleOf(hosts)
 	for start := 0; start < len(hosts); {
 		end := start + 1
 		for end < len(hosts) && hosts[end].priority == hosts[start].priority &&
 			hosts[end].Locality == hosts[start].Locality {
 			end++
 		}
-		g := hostGroup{hosts: hosts[start:end], scale: scale}
+		g := hostGroup{hosts: hosts[start:end]}
 		for _, h := range g.hosts {
-			g.weight += scale.of(h)
+			g.weight += h.weight()
 		}
 		out = append(out, g)
 		start = end
@@ -222,10 +220,7 @@ func (g hostGroup) append(b []byte) []byte {
 		})
 	}
 	for i := range g.hosts {
-		b = envoy.AppendMessage(b, fieldGroupEndpoints, func(b []byte) []byte {
-			return g.hosts[i].append(b,
-				g.scale.of(g.hosts[i]))
-		})
+		b = envoy.AppendMessage(b, fieldGroupEndpoints, g.hosts[i].append)
 	}
 	b = appendUint32Value(b, fieldGroupWeight, g.weight)
 	if p := g.hosts[0].priority; p > 0 {
@@ -235,12 +230,12 @@ func (g hostGroup) append(b []byte) []byte {
 }
 
 // append appends the endpoint's message. Envoy's default weight, 1, is left out.
-func (h Host) append(b []byte, weight uint32) []byte {
+func (h Host) append(b []byte) []byte {
 	b = envoy.AppendMessage(b, fieldLbEndpointEndpoint, func(b []byte) []byte {
 		return envoy.AppendMessage(b, fieldEndpointAddress, h.appendAddress)
 	})
 	b = h.appendMetadata(b)
-	if weight != 1 {
+	if weight := h.weight(); weight != 1 {
 		b = appendUint32Value(b, fieldLbEndpointWeight, weight)
 	}
 	return b
@@ -256,25 +251,11 @@ func (h Host) appendAddress(b []byte) []byte {
 	})
 }
 
-// weightScale divides weights, so that their sums are not more than Envoy can hold.
-type weightScale struct{ by uint64 }
+// maxWeight is the most that a weight counts: Envoy holds the sum of all in 32 bits.
+const maxWeight = 100_000
 
-// scaleOf finds the scale: 1 unless the sum of all weights overflows 32 bits.
-func scaleOf(hosts []Host) weightScale {
-	var sum uint64
-	for _, h := range hosts {
-		sum += uint64(max(h.Weight, 1))
-	}
-	// what is rounded up adds at most one for each host
-	if room := uint64(math.MaxUint32) - uint64(len(hosts)); sum > room {
-		return weightScale{sum/room + 1}
-	}
-	return weightScale{1}
-}
-
-func (s weightScale) of(h Host) uint32 {
-	return uint32(max(uint64(h.Weight)/s.by, 1))
-}
+// weight is the share of requests that the endpoint gets.
+func (h Host) weight() uint32 { return min(max(h.Weight, 1), maxWeight) }
 
 // distribute gives localities the shares that the rule sets for the client: those that it does not
 // name get nothing. Localities that one pattern names together divide its share by their weights.

@@ -128,7 +128,7 @@ func TestAssignment(t *testing.T) {
 			service: web,
 			endpoints: []registry.Endpoint{at("10.0.0.1", weight(math.MaxUint32)),
 				at("10.0.0.2", weight(math.MaxUint32)), at("10.0.0.3", weight(1))},
-			want: []string{"p0  w2863311531: 10.0.0.1:80*1431655765 10.0.0.2:80*1431655765 10.0.0.3:80"},
+			want: []string{"p0  w200001: 10.0.0.1:80*100000 10.0.0.2:80*100000 10.0.0.3:80"},
 		},
 		"failover": {
 			service: web,

@@ -24,24 +24,24 @@ func TypeURL(m proto.Message) string {
 }
 
 // Extension names an extension and configures it.
-func Extension(name string, config *anypb.Any) *corev3.TypedExtensionConfig {
-	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: config}
+func Extension(name string, config proto.Message) *corev3.TypedExtensionConfig {
+	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: Packed(config)}
 }
 
 // NetworkFilter is a filter of connections.
-func NetworkFilter(name string, config *anypb.Any) *listenerv3.Filter {
-	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: config}}
+func NetworkFilter(name string, config proto.Message) *listenerv3.Filter {
+	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: Packed(config)}}
 }
 
 // ListenerFilter is a filter that looks at connections before a filter chain is chosen.
-func ListenerFilter(name string, config *anypb.Any) *listenerv3.ListenerFilter {
+func ListenerFilter(name string, config proto.Message) *listenerv3.ListenerFilter {
 	return &listenerv3.ListenerFilter{Name: name,
-		ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: config}}
+		ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: Packed(config)}}
 }
 
 // HTTPFilter is a filter of requests.
-func HTTPFilter(name string, config *anypb.Any) *hcmv3.HttpFilter {
-	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: config}}
+func HTTPFilter(name string, config proto.Message) *hcmv3.HttpFilter {
+	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: Packed(config)}}
 }
 
 // InlineString is data that is a text.

@@ -3,6 +3,9 @@ package envoy
 import (
 	"strconv"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+
 	"github.com/ashore-mesh/ashore/config"
 )
 
@@ -41,4 +44,9 @@ const ConfigMember = "config"
 // metadata.
 func ConfigPath(o *config.Object, kind string) string {
 	return "/apis/networking.istio.io/v1/namespaces/" + o.Namespace + "/" + kind + "/" + o.Name
+}
+
+// Metadata is Istio's metadata with these members.
+func Metadata(fields map[string]*structpb.Value) *corev3.Metadata {
+	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{IstioMetadata: {Fields: fields}}}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
 
-// ServerHosts are the hosts that a server takes from VirtualServices of a namespace, in lower case.
+// ServerHosts are the hosts that a server takes from VirtualServices of a namespace.
 // Source: istio.io, Server.hosts: "ns/host", "." for the Gateway's own namespace, "*" for any.
 func ServerHosts(s GatewayServer, namespace string) []string {
 	var out []string
@@ -19,28 +19,25 @@ func ServerHosts(s GatewayServer, namespace string) []string {
 		ns, host, ok := strings.Cut(h, "/")
 		switch {
 		case !ok:
-			out = append(out, strings.ToLower(h))
+			out = append(out, h)
 		case ns == "*" || ns == namespace || ns == "." && s.Gateway.Namespace == namespace:
-			out = append(out, strings.ToLower(host))
+			out = append(out, host)
 		}
 	}
 	return out
 }
 
-// OverlapAny says whether a name exists that both lists stand for; hosts are in lower case.
+// OverlapAny says whether a name exists that both lists stand for.
 func OverlapAny(hosts, names []string) bool {
 	return slices.ContainsFunc(names, func(n string) bool {
-		n = strings.ToLower(n)
 		return slices.ContainsFunc(hosts, func(h string) bool { return push.HostsOverlap(h, n) })
 	})
 }
 
-// Narrow keeps of names what hosts, which are in lower case, allow: a name that a host covers, and
-// a host that a name covers.
+// Narrow keeps of names what hosts allow: a name that a host covers, and a host that a name covers.
 func Narrow(names, hosts []string) []string {
 	var out []string
 	for _, n := range names {
-		n = strings.ToLower(n)
 		for _, h := range hosts {
 			switch {
 			case HostCovers(h, n):

@@ -2,7 +2,6 @@ package layout
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
@@ -50,9 +48,6 @@ type GatewayPort struct {
 	// Servers are those that share the port, in order of precedence. Either all are plain HTTP, or
 	// all are TLS, or there is one TCP server.
 	Servers []GatewayUse
-	// Problems name the servers that are left out because the router's own service maps two
-	// declared ports to this one.
-	Problems []feed.Problem
 }
 
 // GatewayUse is one server of a port.
@@ -127,14 +122,8 @@ func layOutGateways(in gatewayIn) *Gateway {
 		}
 		a := gatewayAddress(s, in.families)
 		n, known := at[a]
-		if known {
-			if other := out.Ports[n].conflict(use); other != nil {
-				o := in.servers.Items()[other.Index]
-				if s.declaredPort() != o.declaredPort() { // else package push reports it
-					out.Ports[n].Problems = append(out.Ports[n].Problems, s.leftOut(o))
-				}
-				continue
-			}
+		if known && out.Ports[n].conflicts(use) {
+			continue // package analyze reports it
 		}
 		if use.Mode == GatewayHTTPS {
 			if _, taken := routes[use.Route]; taken {
@@ -166,41 +155,15 @@ func layOutGateways(in gatewayIn) *Gateway {
 	return out
 }
 
-// conflict returns a server of p that cannot share the port with use; nil if there is none.
-func (p *GatewayPort) conflict(use GatewayUse) *GatewayUse {
-	first := &p.Servers[0]
-	switch {
-	case use.Mode == GatewayHTTP && first.Mode == GatewayHTTP:
-		return nil
-	case !use.Mode.isTLS() || !first.Mode.isTLS():
-		return first
+// conflicts reports whether a server of p cannot share the port with use.
+func (p *GatewayPort) conflicts(use GatewayUse) bool {
+	first := p.Servers[0].Mode
+	if !use.Mode.isTLS() || !first.isTLS() {
+		return use.Mode != GatewayHTTP || first != GatewayHTTP
 	}
-	for i := range p.Servers {
-		if slices.ContainsFunc(use.Sni, func(h string) bool { return slices.Contains(p.Servers[i].Sni, h) }) {
-			return &p.Servers[i]
-		}
-	}
-	return nil
-}
-
-// declaredPort is the port that the Gateway declares. The server listens there unless the router's
-// own service maps it to another port.
-func (s GatewayServer) declaredPort() uint32 {
-	//nolint:staticcheck // deprecated in Istio
-	return cmp.Or(s.Server.GetPort().GetTargetPort(), s.Server.GetPort().GetNumber())
-}
-
-// leftOut returns the problem that s cannot share its port with other, which has precedence.
-func (s GatewayServer) leftOut(other GatewayServer) feed.Problem {
-	i := slices.Index(s.Gateway.Spec.(*networking.Gateway).Servers, s.Server)
-	return feed.Problem{
-		Severity: feed.Error, Source: s.Gateway.Origin.Source, Object: s.Gateway.Key.String(),
-		Field: fmt.Sprintf("spec.servers[%d]", i), File: s.Gateway.Origin.File, Line: s.Gateway.Origin.Line,
-		Text: fmt.Sprintf("the server is left out on a gateway whose own service maps ports: "+
-			"port %d of this server and port %d of %s both become port %d, and these servers cannot share a port: "+
-			"choose another targetPort in the service, or another port or other hosts for a server",
-			s.declaredPort(), other.declaredPort(), other.Gateway.Key, s.port),
-	}
+	return slices.ContainsFunc(p.Servers, func(o GatewayUse) bool {
+		return slices.ContainsFunc(use.Sni, func(h string) bool { return slices.Contains(o.Sni, h) })
+	})
 }
 
 // useOf returns what a server does, or false if it is not supported (UDP).

@@ -99,7 +99,7 @@ func formatters(format string) []*corev3.TypedExtensionConfig {
 		return nil
 	}
 	return []*corev3.TypedExtensionConfig{envoy.Extension("envoy.formatter.req_without_query",
-		envoy.Packed(&withoutqueryv3.ReqWithoutQuery{}))}
+		&withoutqueryv3.ReqWithoutQuery{})}
 }
 
 // noChainFilter keeps only connections that no filter chain took: "NR", no route.

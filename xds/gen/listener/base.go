@@ -66,7 +66,9 @@ func newListenerBase(s listenerSettings) *listenerBase {
 	judges := append([]*hcmv3.HttpFilter{access.BadHostFilter()}, access.JudgeRequests(access.RequestFilters()...)...)
 	b.httpFilters, b.judgedFilters = httpFilters(s.caps, nil), httpFilters(s.caps, judges)
 	b.judges = access.JudgeConnections(access.ConnectionFilters()...)
-	b.catchAllFilters = b.tcpFilters(tcpSpec{statPrefix: s.catchAll, cluster: s.catchAll})
-	b.blackHoleFilters = []*listenerv3.Filter{tcpProxy(tcpSpec{statPrefix: envoy.BlackHole, cluster: envoy.BlackHole}, nil)}
+	filters := func(cluster string, log []*accesslogv3.AccessLog) []*listenerv3.Filter {
+		return []*listenerv3.Filter{tcpFilter(tcpProxy(tcpSpec{statPrefix: cluster, cluster: cluster}, log))}
+	}
+	b.catchAllFilters, b.blackHoleFilters = filters(s.catchAll, b.connectionLog), filters(envoy.BlackHole, nil)
 	return b
 }

@@ -1,7 +1,6 @@
 package listener
 
 import (
-	"errors"
 	"slices"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -19,36 +18,18 @@ import (
 )
 
 // buildListener makes one listener. It is encoded at once: what Envoy would refuse of it shows only
-// then.
+// then. One that Envoy would refuse closes its connections.
 func buildListener(s listenerSpec) *envoy.Part {
 	out := &envoy.Part{}
-	report := func(what string, err error) {
-		if errors.Is(err, errNoIdentity) {
-			out.Report(strictWithoutIdentity(what))
-			return
-		}
-		out.Report(envoy.Refused(nil, what, err))
-	}
-	l, refs := s.build(report)
-	err := l.Validate()
-	if err == nil && len(l.FilterChains) == 0 && l.DefaultFilterChain == nil {
-		err = errNoChain
-	}
+	l, refs, err := s.build(out)
 	if err != nil {
-		l, refs = s.closed(), closedRefs()
-		if l.Validate() != nil {
-			report("the listener "+s.name+" is left out", err)
-			return out
-		}
-		report("the listener "+s.name+" closes its connections", err)
+		out.Report(envoy.Refused(nil, "the listener "+s.name+" closes its connections", err))
+		l, refs = s.closed(), []resource.Ref{{TypeURL: resource.ClusterType, Name: envoy.BlackHole}}
 	}
 	body := resource.Encode(l)
-	out.Resource = resource.New(resource.ListenerType, s.name, refs.list, func() []byte { return body })
+	out.Resource = resource.New(resource.ListenerType, s.name, refs, func() []byte { return body })
 	return out
 }
-
-// errNoChain says that nothing is left of a listener.
-var errNoChain = errors.New("it has no filter chain")
 
 // closed is a listener that stands at the same place and closes all connections, so that none goes
 // where no listener is.
@@ -63,9 +44,9 @@ func (s listenerSpec) closed() *listenerv3.Listener {
 	return l
 }
 
-// build makes the listener, and lists what it names. It reports filter chains that Envoy would
-// refuse.
-func (s listenerSpec) build(report func(what string, err error)) (*listenerv3.Listener, *listenerRefs) {
+// build makes the listener, and lists what it names. It reports filter chains that close their
+// connections. Errors: Envoy would refuse it.
+func (s listenerSpec) build(out *envoy.Part) (*listenerv3.Listener, []resource.Ref, error) {
 	l := &listenerv3.Listener{
 		Name:                             s.name,
 		Address:                          s.at.Message(),
@@ -84,7 +65,8 @@ func (s listenerSpec) build(report func(what string, err error)) (*listenerv3.Li
 		l.AccessLog = s.base.unmatchedLog
 	}
 	s.setSocket(l)
-	return l, s.setChains(l, report)
+	c := s.setChains(l, out)
+	return l, c.refs, envoy.CheckAll(append(c.packed, l)...)
 }
 
 // direction is what Envoy's statistics and Istio's tools tell listeners apart by.
@@ -120,21 +102,21 @@ func (s listenerSpec) setSocket(l *listenerv3.Listener) {
 	}
 }
 
-// setChains adds the filter chains, and lists what they name. One that takes all becomes the
-// default where there are others, so that a connection which matches another one in part is not
-// closed. Source: Istio, https://github.com/istio/istio/issues/26079.
-func (s listenerSpec) setChains(l *listenerv3.Listener, report func(what string, err error)) *listenerRefs {
-	refs := &listenerRefs{seen: map[resource.Ref]bool{}}
+// setChains adds the filter chains. One that takes all becomes the default where there are others, so
+// that a connection which matches another one in part is not closed. Source: Istio,
+// https://github.com/istio/istio/issues/26079.
+func (s listenerSpec) setChains(l *listenerv3.Listener, out *envoy.Part) *contents {
+	contents := &contents{seen: map[resource.Ref]bool{}}
 	for _, c := range s.chains.Items() {
-		chain, err := c.build(s.base, s.side, s.readsTLS())
-		if err != nil {
-			report("a filter chain of the listener "+s.name+" closes its connections", err)
-			if chain = c.closed(s.base, s.readsTLS()); chain.Validate() != nil {
-				continue // what it matches does not exist
-			}
-			refs.add(resource.ClusterType, envoy.BlackHole)
+		var chain *listenerv3.FilterChain
+		if c.lacksIdentity(s.base.listenerSettings) {
+			out.Report(strictWithoutIdentity(s.name))
+			chain = &listenerv3.FilterChain{Name: c.name, FilterChainMatch: c.match.build(s.readsTLS()),
+				Filters: s.base.blackHoleFilters}
+			contents.add(resource.ClusterType, envoy.BlackHole)
 		} else {
-			refs.addChain(c, s.side)
+			chain = c.build(s.base, s.side, s.readsTLS(), contents)
+			contents.addChain(c, s.side)
 		}
 		if c.match.all() && s.capture == captureNone && s.chains.Len() > 1 {
 			l.DefaultFilterChain = chain
@@ -146,24 +128,24 @@ func (s listenerSpec) setChains(l *listenerv3.Listener, report func(what string,
 	if s.fallback && !takesAll {
 		l.DefaultFilterChain = &listenerv3.FilterChain{Name: "PassthroughFilterChain", Filters: s.base.catchAllFilters}
 	}
-	return refs
+	return contents
 }
 
 // listenerFilters find out where a connection was for and what it speaks.
 func (s listenerSpec) listenerFilters() []*listenerv3.ListenerFilter {
 	var out []*listenerv3.ListenerFilter
 	if s.capture == captureHere {
-		out = append(out, envoy.ListenerFilter("envoy.filters.listener.original_dst", envoy.Packed(&originaldstv3.OriginalDst{})))
+		out = append(out, envoy.ListenerFilter("envoy.filters.listener.original_dst", &originaldstv3.OriginalDst{}))
 	}
 	if s.readsTLS() {
-		f := envoy.ListenerFilter("envoy.filters.listener.tls_inspector", envoy.Packed(&tlsinspectorv3.TlsInspector{}))
+		f := envoy.ListenerFilter("envoy.filters.listener.tls_inspector", &tlsinspectorv3.TlsInspector{})
 		if s.side == sideInbound {
 			f.FilterDisabled = anyPort(s.otherPorts(chainSpec.endsTLS))
 		}
 		out = append(out, f)
 	}
 	if s.detectsHTTP() {
-		f := envoy.ListenerFilter("envoy.filters.listener.http_inspector", envoy.Packed(&httpinspectorv3.HttpInspector{}))
+		f := envoy.ListenerFilter("envoy.filters.listener.http_inspector", &httpinspectorv3.HttpInspector{})
 		f.FilterDisabled = anyPort(s.otherPorts(chainSpec.detectsHTTP))
 		out = append(out, f)
 	}

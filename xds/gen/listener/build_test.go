@@ -14,67 +14,45 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// A listener of which nothing is left closes its connections, and one whose place does not exist is
-// left out.
+// A listener that Envoy would refuse closes its connections. What it would have named is not waited
+// for.
 func TestRefusedListener(t *testing.T) {
-	t.Parallel()
-	chains := &chainLists{}
-	base := newListenerBase(settingsOf(gentest.Scope()))
-	set := newChainSet(chains)
-	set.specs = []chainSpec{{name: "x", match: chainMatch{port: 70000}, tcp: tcpSpec{cluster: "c", statPrefix: "c"}}}
-	spec := listenerSpec{base: base, name: "l", at: envoy.Address{IP: envoy.OnlyV4.Loopback(), Port: 80}, chains: set.list()}
-	made := buildListener(spec)
-	var l listenerv3.Listener
-	if err := proto.Unmarshal(made.Resource.Body(), &l); err != nil {
-		t.Fatal(err)
-	}
-	if err := gentest.ValidateAll(&l); err != nil || len(l.FilterChains) != 1 || l.FilterChains[0].Name != envoy.BlackHole {
-		t.Errorf("got %v, %v, want one chain that closes", l.FilterChains, err)
-	}
-	if len(made.Problems) != 2 {
-		t.Errorf("problems: got %v, want the chain and the listener", made.Problems)
-	}
-	spec.at.Port = 70000
-	if made := buildListener(spec); made.Resource != nil || len(made.Problems) != 2 {
-		t.Errorf("got %v, %v, want no listener", made.Resource, made.Problems)
-	}
-}
-
-// A listener refers to what is in it: what a closed chain would have named is not waited for.
-func TestRefusedRefs(t *testing.T) {
 	t.Parallel()
 	chain := func(name string, port uint32) chainSpec {
 		return chainSpec{name: name, match: chainMatch{port: port}, tcp: tcpSpec{cluster: name, statPrefix: name}}
 	}
-	unbuildable := chain("unbuildable", 82)
-	unbuildable.tcp.lifetime = durationpb.New(time.Nanosecond)
 	requests := chain("requests", 83)
 	requests.http = httpSpec{statPrefix: "x", route: "routes"}
-	unmatched := chain("unmatched", 70000)
-	named := func(names ...string) (out []resource.Ref) {
-		for _, n := range names {
-			out = append(out, resource.Ref{TypeURL: resource.ClusterType, Name: n})
-		}
-		return out
-	}
+	refusedFilter := chain("refused", 82)
+	refusedFilter.tcp.lifetime = durationpb.New(time.Nanosecond)
+	cluster := func(name string) resource.Ref { return resource.Ref{TypeURL: resource.ClusterType, Name: name} }
 	base := newListenerBase(settingsOf(gentest.Scope()))
 	for name, tt := range map[string]struct {
 		chains []chainSpec
+		closes bool
 		want   []resource.Ref
 	}{
-		"all is well":      {[]chainSpec{chain("a", 80), chain("b", 81), requests}, append(named("a", "b"), resource.Ref{TypeURL: resource.RouteType, Name: "routes"})},
-		"a closed chain":   {[]chainSpec{chain("a", 80), unbuildable}, named("a", envoy.BlackHole)},
-		"a chain left out": {[]chainSpec{chain("a", 80), unmatched}, named("a")},
-		"closed":           {[]chainSpec{unmatched}, named(envoy.BlackHole)},
+		"all is well": {[]chainSpec{chain("a", 80), chain("b", 81), requests}, false,
+			[]resource.Ref{cluster("a"), cluster("b"), {TypeURL: resource.RouteType, Name: "routes"}}},
+		"a refused filter": {[]chainSpec{chain("a", 80), refusedFilter}, true, []resource.Ref{cluster(envoy.BlackHole)}},
+		"a refused match":  {[]chainSpec{chain("a", 80), chain("b", 70000)}, true, []resource.Ref{cluster(envoy.BlackHole)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			set := newChainSet(&chainLists{})
 			set.specs = tt.chains
-			made := buildListener(listenerSpec{base: base, name: "l", at: envoy.Address{IP: envoy.OnlyV4.Loopback(), Port: 80},
-				chains: set.list()})
+			made := buildListener(listenerSpec{base: base, name: "l",
+				at: envoy.Address{IP: envoy.OnlyV4.Loopback(), Port: 80}, chains: set.list()})
 			if d := cmp.Diff(tt.want, made.Resource.Refs); d != "" {
-				t.Errorf("(-want +got):\n%s", d)
+				t.Errorf("references (-want +got):\n%s", d)
+			}
+			var l listenerv3.Listener
+			if err := proto.Unmarshal(made.Resource.Body(), &l); err != nil {
+				t.Fatal(err)
+			}
+			closes := len(l.FilterChains) == 1 && l.FilterChains[0].Name == envoy.BlackHole
+			if err := gentest.ValidateAll(&l); err != nil || closes != tt.closes || closes != (len(made.Problems) == 1) {
+				t.Errorf("got %v, %v, problems %v; want it to close: %v", l.FilterChains, err, made.Problems, tt.closes)
 			}
 		})
 	}

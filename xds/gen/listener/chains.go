@@ -3,7 +3,6 @@ package listener
 import (
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/ashore-mesh/ashore/internal/intern"
 )
@@ -98,9 +97,6 @@ func (s *chainSet) list() *intern.List[chainSpec] { return s.lists.chains.Of(s.s
 
 // cleanSubnets masks, sorts and drops duplicates; nil when one of them is all addresses.
 func cleanSubnets(in []netip.Prefix) []netip.Prefix {
-	if len(in) == 0 {
-		return nil
-	}
 	out := make([]netip.Prefix, 0, len(in))
 	for _, p := range in {
 		if p.Bits() == 0 {
@@ -112,18 +108,12 @@ func cleanSubnets(in []netip.Prefix) []netip.Prefix {
 	return slices.Compact(out)
 }
 
-// cleanNames folds case, sorts and drops duplicates; nil when one of them is every name.
+// cleanNames sorts and drops duplicates; nil when one of them is every name.
 func cleanNames(in []string) []string {
-	if len(in) == 0 {
+	if slices.Contains(in, "*") {
 		return nil
 	}
-	out := make([]string, 0, len(in))
-	for _, n := range in {
-		if n == "*" {
-			return nil
-		}
-		out = append(out, strings.ToLower(n))
-	}
+	out := slices.Clone(in)
 	slices.Sort(out)
 	return slices.Compact(out)
 }

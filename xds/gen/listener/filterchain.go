@@ -6,31 +6,21 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/xds/gen/access"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
 
-// build makes the filter chain. readsTLS says that the listener tells TLS from plaintext. Errors:
-// Envoy would refuse it.
-func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) (*listenerv3.FilterChain, error) {
+// build makes the filter chain, and adds the messages that are packed in it to contents. readsTLS
+// says that the listener tells TLS from plaintext.
+func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool,
+	contents *contents) *listenerv3.FilterChain {
 	out := &listenerv3.FilterChain{Name: c.name, FilterChainMatch: c.match.build(readsTLS)}
-	var wrapped []envoy.Validated
-	if c.tls != nil {
-		tls, err := serverTLS(c.tls, c.isHTTP(), b.listenerSettings)
-		if err != nil {
-			return nil, err
-		}
-		wrapped = append(wrapped, tls)
-		out.TransportSocket = envoy.TLSSocket(tls)
-	}
-	if c.lacksIdentity {
-		return nil, errNoIdentity
-	}
-	if c.mutual {
-		tls := envoy.MeshServer(b.mesh, envoy.AnyWorkload(b.mesh))
-		wrapped = append(wrapped, tls)
+	if tls := c.downstreamTLS(b.listenerSettings); tls != nil {
+		contents.packed = append(contents.packed, tls)
 		out.TransportSocket = envoy.TLSSocket(tls)
 	}
 	switch {
@@ -42,30 +32,41 @@ func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) (*li
 		if side != sideOutbound && c.asksForCertificate() {
 			boundAge(m, b.proven)
 		}
-		wrapped = append(wrapped, m)
-		out.Filters = []*listenerv3.Filter{envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Packed(m))}
+		contents.packed = append(contents.packed, m)
+		out.Filters = []*listenerv3.Filter{envoy.NetworkFilter("envoy.filters.network.http_connection_manager", m)}
 	case c.tcp.weighted == nil && c.tcp.cluster == envoy.BlackHole && b.catchAll != envoy.BlackHole:
 		out.Filters = b.blackHoleFilters
 	default:
-		p := tcpProxyOf(c.tcp, b.connectionLog)
+		p := tcpProxy(c.tcp, b.connectionLog)
 		if side != sideOutbound && c.asksForCertificate() {
 			boundLifetime(p, b.proven)
 		}
-		wrapped = append(wrapped, p)
+		contents.packed = append(contents.packed, p)
 		if side != sideOutbound {
 			out.Filters = slices.Clone(b.judges)
 		}
 		if c.asksOthers() {
 			out.Filters = slices.Concat(access.JudgeConnections(access.FilterForeign), out.Filters)
 		}
-		out.Filters = append(out.Filters, envoy.NetworkFilter(tcpProxyFilter, envoy.Packed(p)))
+		out.Filters = append(out.Filters, tcpFilter(p))
 	}
-	return out, envoy.CheckAll(append(wrapped, out)...)
+	return out
 }
 
-// closed takes the same connections, and closes them.
-func (c chainSpec) closed(b *listenerBase, readsTLS bool) *listenerv3.FilterChain {
-	return &listenerv3.FilterChain{Name: c.name, FilterChainMatch: c.match.build(readsTLS), Filters: b.blackHoleFilters}
+// downstreamTLS is how the chain ends TLS; nil: it does not.
+func (c chainSpec) downstreamTLS(s listenerSettings) *tlsv3.DownstreamTlsContext {
+	switch {
+	case c.mutual:
+		return envoy.MeshServer(s.mesh, envoy.AnyWorkload(s.mesh))
+	case c.tls != nil:
+		return serverTLS(c.tls, c.isHTTP(), s)
+	}
+	return nil
+}
+
+// lacksIdentity says that the chain could only end mutual TLS, for which the proxy has no certificate.
+func (c chainSpec) lacksIdentity(s listenerSettings) bool {
+	return c.closed || c.tls.GetMode() == networking.ServerTLSSettings_ISTIO_MUTUAL && !s.identity
 }
 
 // plainHTTP are the protocols that the HTTP inspector tells. HTTP/1.0 is not among them: Envoy

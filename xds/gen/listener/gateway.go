@@ -6,7 +6,6 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
-	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
@@ -31,14 +30,12 @@ func (in gatewayListenersIn) Layer() *envoy.Layer {
 	p := &gatewayPlanner{in: in, lists: lists, tcp: tcpPlanner{destinations: in.destinations,
 		weighted: &lists.weighted}}
 	out := make([]listenerSpec, 0, len(in.layout.Ports))
-	var problems []feed.Problem
 	for i := range in.layout.Ports {
 		if s := p.listener(&in.layout.Ports[i]); s.chains.Len() > 0 {
 			out = append(out, s)
-			problems = append(problems, in.layout.Ports[i].Problems...)
 		}
 	}
-	return in.generator.build(out, problems)
+	return in.generator.build(out, nil)
 }
 
 // gatewayPlanner plans the listeners of one router. Used by one call of Layer.

@@ -28,15 +28,15 @@ const serverName = "istio-envoy"
 func httpFilters(caps push.Capabilities, judges []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	var out []*hcmv3.HttpFilter
 	if caps.Has(envoy.GRPCStats) {
-		out = append(out, envoy.HTTPFilter("envoy.filters.http.grpc_stats", envoy.Packed(&grpcstatsv3.FilterConfig{
+		out = append(out, envoy.HTTPFilter("envoy.filters.http.grpc_stats", &grpcstatsv3.FilterConfig{
 			EmitFilterState:        true,
 			PerMethodStatSpecifier: &grpcstatsv3.FilterConfig_StatsForAllMethods{StatsForAllMethods: wrapperspb.Bool(false)},
-		})))
+		}))
 	}
 	return append(append(out, judges...),
-		envoy.HTTPFilter("envoy.filters.http.fault", envoy.Packed(&faultv3.HTTPFault{})),
-		envoy.HTTPFilter("envoy.filters.http.cors", envoy.Packed(&corsv3.Cors{})),
-		envoy.HTTPFilter("envoy.filters.http.router", envoy.Packed(&routerv3.Router{})),
+		envoy.HTTPFilter("envoy.filters.http.fault", &faultv3.HTTPFault{}),
+		envoy.HTTPFilter("envoy.filters.http.cors", &corsv3.Cors{}),
+		envoy.HTTPFilter("envoy.filters.http.router", &routerv3.Router{}),
 	)
 }
 
@@ -72,7 +72,7 @@ func (b *listenerBase) httpManager(side listenerSide, s httpSpec) *hcmv3.HttpCon
 		m.LocalReplyConfig = access.BadHostReply()
 	}
 	if s.grpcWeb {
-		grpcWeb := envoy.HTTPFilter("envoy.filters.http.grpc_web", envoy.Packed(&grpcwebv3.GrpcWeb{}))
+		grpcWeb := envoy.HTTPFilter("envoy.filters.http.grpc_web", &grpcwebv3.GrpcWeb{})
 		m.HttpFilters = slices.Concat([]*hcmv3.HttpFilter{grpcWeb}, m.HttpFilters)
 	}
 	normalizePath(m, b.mesh.Config.GetPathNormalization().GetNormalization())

@@ -1,8 +1,6 @@
 package listener
 
 import (
-	"errors"
-
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -68,7 +66,7 @@ func (c inboundChains) list() []chainSpec {
 	switch {
 	case c.mode == push.PeerStrict && !c.identity:
 		closed := c.tcp
-		closed.lacksIdentity = true
+		closed.closed = true
 		return []chainSpec{closed}
 	case c.mode == push.PeerStrict:
 		return c.mutual("", "")
@@ -144,11 +142,8 @@ func ending(c chainSpec, alpn string) chainSpec {
 	return c
 }
 
-// errNoIdentity is why a chain closes connections that it could only take by mutual TLS.
-var errNoIdentity = errors.New("the proxy has no certificate of the mesh")
-
-// strictWithoutIdentity is the problem of such a chain.
-func strictWithoutIdentity(what string) *feed.Problem {
-	return envoy.ProblemOf(nil, feed.Warning, what+": only mutual TLS is allowed there (a PeerAuthentication says STRICT, "+
+// strictWithoutIdentity is the problem of a chain that closes because of chainSpec.lacksIdentity.
+func strictWithoutIdentity(listener string) *feed.Problem {
+	return envoy.ProblemOf(nil, feed.Warning, "a filter chain of the listener "+listener+" closes its connections: only mutual TLS is allowed there (a PeerAuthentication says STRICT, "+
 		"or a Gateway's server ISTIO_MUTUAL), and the proxy has no certificate of the mesh: let its machine join")
 }

@@ -3,7 +3,6 @@ package listener
 import (
 	"net/netip"
 	"slices"
-	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -252,9 +251,8 @@ func (p *outboundPlanner) routesOf(group int, host string) []*push.VirtualServic
 		return found
 	}
 	var out []*push.VirtualService
-	name := strings.ToLower(host)
 	for _, vs := range all {
-		if slices.ContainsFunc(vs.Spec.Hosts, func(h string) bool { return push.HostsOverlap(strings.ToLower(h), name) }) {
+		if slices.ContainsFunc(vs.Spec.Hosts, func(h string) bool { return push.HostsOverlap(h, host) }) {
 			out = append(out, vs)
 		}
 	}

@@ -1,7 +1,6 @@
 package listener
 
 import (
-	"errors"
 	"strings"
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -12,16 +11,12 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen/secret"
 )
 
-// errNoAuthorities means that a server asks clients for certificates and has no CA to verify them
-// with. It closes all connections.
-var errNoAuthorities = errors.New("the authorities of clients are missing: caCertificates")
-
 // serverTLS returns how the proxy terminates TLS for a server of a Gateway or of a Sidecar.
 //
 // Source: Istio: HTTP servers offer HTTP/2 and HTTP/1.1 by ALPN. Servers that forward connections
 // offer no protocol. Istio offers both there, and a client may then speak HTTP/2 to a backend that
 // does not support it.
-func serverTLS(t *networking.ServerTLSSettings, http bool, s listenerSettings) (*tlsv3.DownstreamTlsContext, error) {
+func serverTLS(t *networking.ServerTLSSettings, http bool, s listenerSettings) *tlsv3.DownstreamTlsContext {
 	var alpn []string
 	if http {
 		alpn = []string{"h2", "http/1.1"}
@@ -32,31 +27,22 @@ func serverTLS(t *networking.ServerTLSSettings, http bool, s listenerSettings) (
 	common := &tlsv3.CommonTlsContext{TlsParams: tlsParameters(t), AlpnProtocols: alpn}
 	for _, c := range secret.CertificatesOf(t) {
 		common.TlsCertificateSdsSecretConfigs = append(common.TlsCertificateSdsSecretConfigs,
-			&tlsv3.SdsSecretConfig{Name: c.Name(), SdsConfig: envoy.FromADS()})
+			secret.Ref(c.Name()))
 	}
 	out := &tlsv3.DownstreamTlsContext{CommonTlsContext: common,
 		RequireClientCertificate: wrapperspb.Bool(t.Mode == networking.ServerTLSSettings_MUTUAL)}
-	r, wantsCertificate := secret.ClientRoots(t)
-	if !wantsCertificate {
-		return out, nil
+	if r, asks := secret.ClientRoots(t); asks {
+		secret.Trust(common, r, t.SubjectAltNames)
+		v := common.GetCombinedValidationContext().DefaultValidationContext
+		v.VerifyCertificateSpki, v.VerifyCertificateHash = t.VerifyCertificateSpki, t.VerifyCertificateHash
+		envoy.NeverResume(out)
 	}
-	if r.File == "" {
-		return nil, errNoAuthorities
-	}
-	secret.Trust(common, r, t.SubjectAltNames)
-	v := common.GetCombinedValidationContext().DefaultValidationContext
-	v.VerifyCertificateSpki, v.VerifyCertificateHash = t.VerifyCertificateSpki, t.VerifyCertificateHash
-	envoy.NeverResume(out)
-	return out, nil
+	return out
 }
 
 // meshServerTLS returns how the proxy terminates the mesh's mutual TLS for a server. It accepts
 // workloads of the mesh with one of the server's subjectAltNames, or all if there are none.
-func meshServerTLS(t *networking.ServerTLSSettings, alpn []string,
-	s listenerSettings) (*tlsv3.DownstreamTlsContext, error) {
-	if !s.identity {
-		return nil, errNoIdentity
-	}
+func meshServerTLS(t *networking.ServerTLSSettings, alpn []string, s listenerSettings) *tlsv3.DownstreamTlsContext {
 	names := envoy.ExactNames(t.SubjectAltNames)
 	if len(names) == 0 {
 		names = envoy.AnyWorkload(s.mesh)
@@ -66,7 +52,7 @@ func meshServerTLS(t *networking.ServerTLSSettings, alpn []string,
 	if p := tlsParameters(t); p != nil {
 		out.CommonTlsContext.TlsParams = p
 	}
-	return out, nil
+	return out
 }
 
 // tlsParameters returns a server's TLS versions and cipher suites, or nil if it sets none. Envoy's

@@ -62,9 +62,9 @@ type chainSpec struct {
 	tls *networking.ServerTLSSettings
 	// mutual ends the mesh's mutual TLS.
 	mutual bool
-	// lacksIdentity closes all connections: mutual TLS would have to be ended, and the proxy has no
+	// closed closes all connections: mutual TLS would have to be ended, and the proxy has no
 	// certificate.
-	lacksIdentity bool
+	closed bool
 	// http is used when its statPrefix is not empty, else tcp.
 	http httpSpec
 	tcp  tcpSpec

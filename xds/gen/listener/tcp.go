@@ -14,21 +14,13 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen/layout"
 )
 
-// tcpFilters are the network filters of a chain that forwards connections.
-func (b *listenerBase) tcpFilters(s tcpSpec) []*listenerv3.Filter {
-	return []*listenerv3.Filter{tcpProxy(s, b.connectionLog)}
+// tcpFilter is the filter that forwards connections.
+func tcpFilter(p *tcpv3.TcpProxy) *listenerv3.Filter {
+	return envoy.NetworkFilter("envoy.filters.network.tcp_proxy", p)
 }
 
-// tcpProxyFilter is the filter that forwards connections.
-const tcpProxyFilter = "envoy.filters.network.tcp_proxy"
-
-// tcpProxy forwards connections.
-func tcpProxy(s tcpSpec, log []*accesslogv3.AccessLog) *listenerv3.Filter {
-	return envoy.NetworkFilter(tcpProxyFilter, envoy.Packed(tcpProxyOf(s, log)))
-}
-
-// tcpProxyOf is the configuration of tcpProxyFilter.
-func tcpProxyOf(s tcpSpec, log []*accesslogv3.AccessLog) *tcpv3.TcpProxy {
+// tcpProxy is the configuration of tcpFilter.
+func tcpProxy(s tcpSpec, log []*accesslogv3.AccessLog) *tcpv3.TcpProxy {
 	p := &tcpv3.TcpProxy{
 		StatPrefix:                      s.statPrefix,
 		IdleTimeout:                     s.idle,

@@ -38,10 +38,8 @@ func newRouteBuilder(s ruleSpec) *routeBuilder {
 // origin names the object that a route comes from, for people who read a proxy's configuration.
 // Source: Istio's filter metadata.
 func origin(o *config.Object) *corev3.Metadata {
-	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
-		envoy.IstioMetadata: {Fields: map[string]*structpb.Value{envoy.ConfigMember: structpb.NewStringValue(envoy.ConfigPath(o,
-			"virtual-service"))}},
-	}}
+	path := structpb.NewStringValue(envoy.ConfigPath(o, "virtual-service"))
+	return envoy.Metadata(map[string]*structpb.Value{envoy.ConfigMember: path})
 }
 
 // route makes one route; a nil match takes every request.

@@ -55,9 +55,9 @@ type serviceHostsIn struct {
 // serviceHosts are the services of one port and their domains. Immutable.
 type serviceHosts struct {
 	items []serviceHost // in the order of hosts
-	// index are the indexes in items by host, in lower case.
+	// index are the indexes in items by host.
 	index map[string]int
-	// owner is the index in items of the one that has a domain, in lower case.
+	// owner is the index in items of the one that has a domain.
 	owner map[string]int
 }
 
@@ -95,9 +95,8 @@ func (g *Generator) findServices(in serviceHostsIn) *serviceHosts {
 	domains := make([][]string, len(ports))
 	claim := func(i int, names ...string) {
 		for _, d := range names {
-			low := strings.ToLower(d)
-			if _, taken := out.owner[low]; !taken {
-				out.owner[low] = i
+			if _, taken := out.owner[d]; !taken {
+				out.owner[d] = i
 				domains[i] = append(domains[i], d)
 			}
 		}
@@ -117,7 +116,7 @@ func (g *Generator) findServices(in serviceHostsIn) *serviceHosts {
 		}
 	}
 	for i, p := range ports {
-		out.index[strings.ToLower(p.service.Host)] = i
+		out.index[p.service.Host] = i
 		out.items[i] = serviceHost{p.service, hostPort(p.service.Host, in.port), g.names.Of(domains[i])}
 	}
 	return out

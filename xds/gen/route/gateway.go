@@ -3,7 +3,6 @@ package route
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
@@ -37,7 +36,7 @@ func (in gatewayRoutesIn) Layer() *envoy.Layer {
 // gatewayHostPlanner collects the virtual hosts of one route configuration.
 type gatewayHostPlanner struct {
 	gatewayRoutesIn
-	// hosts is by name, in lower case.
+	// hosts is by name.
 	hosts map[string]*gatewayHost
 	// port is the first server's, after which virtual hosts are called. Source: Istio.
 	port uint32
@@ -79,7 +78,6 @@ func (p *gatewayHostPlanner) server(g push.GatewayServer) {
 }
 
 func (p *gatewayHostPlanner) host(name string) *gatewayHost {
-	name = strings.ToLower(name)
 	h := p.hosts[name]
 	if h == nil {
 		h = &gatewayHost{}
@@ -88,43 +86,26 @@ func (p *gatewayHostPlanner) host(name string) *gatewayHost {
 	return h
 }
 
-// sharedHostsKey tells virtual hosts of different routes apart.
-type sharedHostsKey struct {
-	routes     *intern.List[*builtRoutes]
-	requireTLS bool
-}
-
-// virtualHosts makes the hosts; those of equal routes are one, which is called by the first.
-// Requests for a host that is not among them are answered with 404. Source: Istio.
+// virtualHosts makes the hosts. Requests for a host that is not among them are answered with 404.
+// Source: Istio.
 func (p *gatewayHostPlanner) virtualHosts() []*virtualHost {
 	g := p.generator
 	if len(p.hosts) == 0 {
 		return []*virtualHost{g.hosts.Get(virtualHostSpec{name: hostPort("blackhole", p.port),
 			domains: g.names.Of([]string{envoy.AnyDomain})})}
 	}
-	var order []sharedHostsKey
-	domains := map[sharedHostsKey][]string{}
+	out := make([]*virtualHost, 0, len(p.hosts))
 	for _, name := range slices.Sorted(maps.Keys(p.hosts)) {
 		h := p.hosts[name]
-		k := sharedHostsKey{g.parts.Of(h.routes), h.requireTLS}
-		if domains[k] == nil {
-			order = append(order, k)
-		}
-		domains[k] = append(domains[k], authority(name))
-	}
-	out := make([]*virtualHost, 0, len(order))
-	for _, k := range order {
-		names := domains[k]
-		out = append(out, g.hosts.Get(virtualHostSpec{
-			name: names[0] + portSuffix(p.port), domains: g.names.Of(names), rules: k.routes, requireTLS: k.requireTLS,
-		}))
+		out = append(out, g.hosts.Get(virtualHostSpec{name: hostPort(name, p.port),
+			domains: g.names.Of([]string{authority(name)}), rules: g.parts.Of(h.routes), requireTLS: h.requireTLS}))
 	}
 	return out
 }
 
 // commonHosts are the hosts that a server offers to the namespace of a VirtualService and that the
-// VirtualService names, in lower case: of two that overlap, the narrower one.
+// VirtualService names: of two that overlap, the narrower one.
 func commonHosts(g push.GatewayServer, info *routeInfo) []string {
-	return layout.Narrow(info.hosts, layout.ServerHosts(layout.GatewayServer{Gateway: g.Gateway, Server: g.Server},
+	return layout.Narrow(info.vs.Spec.Hosts, layout.ServerHosts(layout.GatewayServer{Gateway: g.Gateway, Server: g.Server},
 		info.vs.Object.Namespace))
 }

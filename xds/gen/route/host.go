@@ -75,7 +75,7 @@ func (p *portPlanner) domainsOf(i int) *intern.List[string] {
 	}
 	var left []string
 	for _, d := range h.domains.Items() {
-		if slices.Contains(p.lost[i], strings.ToLower(d)) || p.taken[strings.ToLower(d)] {
+		if slices.Contains(p.lost[i], d) || p.taken[d] {
 			continue
 		}
 		left = append(left, d)
@@ -89,7 +89,7 @@ func (p *portPlanner) take(domains []string) {
 		return
 	}
 	for _, d := range domains {
-		p.taken[strings.ToLower(d)] = true
+		p.taken[d] = true
 	}
 }
 
@@ -104,7 +104,7 @@ func (p *portPlanner) foreign() []*virtualHost {
 	var out []*virtualHost
 	seen := map[string]bool{}
 	for _, info := range p.routes.foreign {
-		for _, host := range info.hosts {
+		for _, host := range info.vs.Spec.Hosts {
 			if seen[host] || !p.servesForeign(info, host) || !applies(info.vs.Spec, p.in.port, layout.SidecarGateway,
 				p.sources) {
 				continue
@@ -130,11 +130,11 @@ func (p *portPlanner) servesForeign(info *routeInfo, host string) bool {
 		return true
 	}
 	return p.in.port == foreignPort || slices.ContainsFunc(p.hosts.items, func(h serviceHost) bool {
-		return strings.HasPrefix(h.service.Host, "*") && layout.HostCovers(strings.ToLower(h.service.Host), host)
+		return strings.HasPrefix(h.service.Host, "*") && layout.HostCovers(h.service.Host, host)
 	})
 }
 
-// has says whether a service of the port has exactly that host, which is in lower case.
+// has says whether a service of the port has exactly that host.
 func (p *portPlanner) has(host string) bool {
 	_, ok := p.hosts.index[host]
 	return ok
@@ -142,14 +142,13 @@ func (p *portPlanner) has(host string) bool {
 
 func (p *portPlanner) coversService(pattern string) bool {
 	return slices.ContainsFunc(p.hosts.items, func(h serviceHost) bool {
-		return layout.HostCovers(pattern,
-			strings.ToLower(h.service.Host))
+		return layout.HostCovers(pattern, h.service.Host)
 	})
 }
 
 // governsService says whether a VirtualService names or covers a service of the port.
 func (p *portPlanner) governsService(info *routeInfo) bool {
-	return slices.ContainsFunc(info.hosts, func(h string) bool {
+	return slices.ContainsFunc(info.vs.Spec.Hosts, func(h string) bool {
 		return p.has(h) || strings.HasPrefix(h, "*") && p.coversService(h)
 	})
 }
@@ -160,15 +159,14 @@ func (p *portPlanner) claim(host string) *intern.List[string] {
 	var domains []string
 	foreign := servicePort{service: &registry.Service{}, port: registry.Port{Number: p.in.port}}
 	for _, d := range p.in.written(foreign, host) {
-		low := strings.ToLower(d)
-		if p.taken[low] {
+		if p.taken[d] {
 			continue
 		}
-		if i, ok := p.hosts.owner[low]; ok {
+		if i, ok := p.hosts.owner[d]; ok {
 			if p.lost == nil {
 				p.lost = map[int][]string{}
 			}
-			p.lost[i] = append(p.lost[i], low)
+			p.lost[i] = append(p.lost[i], d)
 		}
 		domains = append(domains, d)
 	}

@@ -15,8 +15,6 @@ import (
 // routeInfo is what planning needs to know of a VirtualService, read once.
 type routeInfo struct {
 	vs *push.VirtualService
-	// hosts are its hosts in lower case: to Envoy the case of a host makes no difference.
-	hosts []string
 	// destinations are those of its HTTP routes in order, mirrors included.
 	destinations []*networking.Destination
 	// conditional says that some of its HTTP matches hold for some sources only.
@@ -25,9 +23,6 @@ type routeInfo struct {
 
 func newRouteInfo(vs *push.VirtualService) *routeInfo {
 	info := &routeInfo{vs: vs, destinations: httpDestinations(vs.Spec)}
-	for _, h := range vs.Spec.Hosts {
-		info.hosts = append(info.hosts, strings.ToLower(h))
-	}
 	for _, r := range vs.Spec.Http {
 		for _, m := range r.Match {
 			info.conditional = info.conditional || len(m.SourceLabels) > 0 || m.SourceNamespace != ""
@@ -58,12 +53,11 @@ func httpDestinations(spec *networking.VirtualService) []*networking.Destination
 
 // routeIndex finds the VirtualServices for a host. Made from a list of them when it changed.
 type routeIndex struct {
-	// byHost are those that name exactly that host, in lower case, wildcard or not, in order of
-	// precedence.
+	// byHost are those that name exactly that host, wildcard or not, in order of precedence.
 	byHost map[string][]*routeInfo
 	// wild are those that name wildcards, the longest first, in order of precedence among equals.
 	wild []wildRoute
-	// services are the hosts of services that take requests at some port, in lower case.
+	// services are the hosts of services that take requests at some port.
 	services map[string]bool
 	// foreign are those that name a host that no service has, in order of precedence.
 	foreign []*routeInfo
@@ -79,15 +73,15 @@ func newRouteIndex(e *push.Egress) *routeIndex {
 	x := &routeIndex{byHost: map[string][]*routeInfo{}, services: make(map[string]bool, e.Services.Len())}
 	for _, s := range e.Services.Items() {
 		if slices.ContainsFunc(s.Ports, func(p registry.Port) bool { return routable(p.Protocol) }) {
-			x.services[strings.ToLower(s.Host)] = true
+			x.services[s.Host] = true
 		}
 	}
 	for _, vs := range e.Routes.Items() {
 		info := newRouteInfo(vs)
-		if slices.ContainsFunc(info.hosts, func(h string) bool { return !x.services[h] }) {
+		if slices.ContainsFunc(vs.Spec.Hosts, func(h string) bool { return !x.services[h] }) {
 			x.foreign = append(x.foreign, info)
 		}
-		for _, h := range info.hosts {
+		for _, h := range vs.Spec.Hosts {
 			x.byHost[h] = append(x.byHost[h], info)
 			if suffix, ok := strings.CutPrefix(h, "*"); ok {
 				x.wild = append(x.wild, wildRoute{suffix, info})
@@ -102,7 +96,6 @@ func newRouteIndex(e *push.Egress) *routeIndex {
 // wildcard covers it, the most specific first; of equal ones in order of precedence.
 // Source: istio.io, VirtualService.hosts.
 func (x *routeIndex) candidates(host string) func(yield func(*routeInfo) bool) {
-	host = strings.ToLower(host)
 	return func(yield func(*routeInfo) bool) {
 		for _, info := range x.byHost[host] {
 			if !yield(info) {

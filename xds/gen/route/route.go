@@ -63,7 +63,7 @@ type routeConfigSpec struct {
 func (g *Generator) config(s routeConfigSpec) *envoy.Part {
 	out := &envoy.Part{Resource: g.configs.Get(s), Held: s.hosts}
 	for _, h := range s.hosts.Items() {
-		out.Problems = append(out.Problems, h.problems...)
+		out.Report(h.problem)
 	}
 	return out
 }

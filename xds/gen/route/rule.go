@@ -6,7 +6,6 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
-	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
 
 // ruleSpec is everything that the routes of one VirtualService depend on, for one port and gateway.
@@ -75,10 +74,7 @@ func (p rulePlanner) resolve(destinations []*networking.Destination, port uint32
 // is used".
 func buildRule(s ruleSpec) *builtRoutes {
 	routes := s.routes()
-	if err := checkRoutes(routes); err != nil {
-		return &builtRoutes{refused: envoy.Refused(s.vs.Object, "its hosts answer with 503", err)}
-	}
-	out := &builtRoutes{specific: routes}
+	out := &builtRoutes{specific: routes, from: s.vs.Object}
 	if last := len(routes) - 1; last >= 0 && matchesAll(routes[last].Match) {
 		out.specific, out.catchAll = routes[:last], routes[last]
 	}

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/registry"
@@ -17,15 +18,14 @@ import (
 // virtualHost is one virtual host of a route configuration. Immutable.
 type virtualHost struct {
 	name string
-	// body is an encoded RouteConfiguration that has nothing but the host; empty: no request can be
-	// for it.
+	// body is an encoded RouteConfiguration that has nothing but the host.
 	body []byte
 	// clusters are those that its routes name, in their order.
 	clusters []string
 	// all says that it takes requests for every host.
 	all bool
-	// problems say why Envoy would refuse its routes: it answers with 503.
-	problems []feed.Problem
+	// problem, when not nil, says why Envoy would refuse its routes: it answers with 503.
+	problem *feed.Problem
 	// spec is what it was made of, kept so that its parts are found again.
 	spec virtualHostSpec
 }
@@ -53,38 +53,37 @@ type builtRoutes struct {
 	specific []*routev3.Route
 	// catchAll is the one without; nil: there is none.
 	catchAll *routev3.Route
-	// refused, when not nil, says why Envoy would refuse the routes.
-	refused *feed.Problem
+	from     *config.Object
 }
 
+// buildVirtualHost makes a virtual host. One that Envoy would refuse answers every request with 503:
+// without it, requests would go to a host with a wildcard.
 func buildVirtualHost(s virtualHostSpec) *virtualHost {
 	out := &virtualHost{name: s.name, spec: s}
-	h := &routev3.VirtualHost{Name: s.name, Domains: usableDomains(s.domains.Items()), IncludeRequestAttemptCount: true}
+	h := &routev3.VirtualHost{Name: s.name, Domains: s.domains.Items(), IncludeRequestAttemptCount: true}
 	var catchAll *routev3.Route
 	for _, r := range s.rules.Items() {
 		h.Routes = append(h.Routes, r.specific...)
 		if catchAll == nil {
 			catchAll = r.catchAll // nothing reaches a second one
 		}
-		if r.refused != nil {
-			out.problems = append(out.problems, *r.refused)
-		}
 	}
 	if s.service != nil {
 		catchAll = s.defaultRoute()
-		if err := checkRoutes([]*routev3.Route{catchAll}); err != nil {
-			what := "the route to " + s.name + " answers with 503"
-			out.problems = append(out.problems, *envoy.Refused(nil, what, err))
-		}
 	}
 	if catchAll != nil {
 		h.Routes = append(h.Routes, catchAll)
 	}
-	if len(out.problems) > 0 {
-		h.Routes = []*routev3.Route{unavailable()}
-	}
 	if s.requireTLS {
 		h.RequireTls = routev3.VirtualHost_ALL
+	}
+	if err := check(h); err != nil {
+		var from *config.Object
+		if s.rules.Len() == 1 {
+			from = s.rules.Items()[0].from
+		}
+		out.problem = envoy.Refused(from, "the virtual host "+s.name+" answers with 503", err)
+		h.Routes = []*routev3.Route{unavailable()}
 	}
 	out.finish(h)
 	return out
@@ -96,24 +95,10 @@ func (h *virtualHost) finish(m *routev3.VirtualHost) {
 	for _, r := range m.Routes {
 		h.clusters = append(h.clusters, clustersOf(r)...)
 	}
-	if len(m.Domains) > 0 {
-		h.body = resource.Encode(&routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{m}})
-	}
+	h.body = resource.Encode(&routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{m}})
 }
 
-// usableDomains are those that a request can be for, and that Envoy takes.
-func usableDomains(domains []string) []string {
-	if err := (&routev3.VirtualHost{Name: "-", Domains: domains}).Validate(); err == nil {
-		return domains
-	}
-	return slices.DeleteFunc(slices.Clone(domains), func(d string) bool {
-		return (&routev3.VirtualHost{Name: "-", Domains: []string{d}}).Validate() != nil
-	})
-}
-
-// unavailable answers every request with 503. It stands for routes that Envoy would refuse: without
-// them, requests would go to a host with a wildcard, or to the wrong one of the routes that are
-// left.
+// unavailable answers every request with 503.
 func unavailable() *routev3.Route {
 	return &routev3.Route{
 		Name:   "refused",
@@ -122,12 +107,12 @@ func unavailable() *routev3.Route {
 	}
 }
 
-// checkRoutes finds what breaks Envoy's rules.
-func checkRoutes(routes []*routev3.Route) error {
-	for _, r := range routes {
-		if err := r.Validate(); err != nil {
-			return err
-		}
+// check finds what breaks Envoy's rules.
+func check(h *routev3.VirtualHost) error {
+	if err := h.Validate(); err != nil {
+		return err
+	}
+	for _, r := range h.Routes {
 		if err := envoy.CheckWrapped(r.TypedPerFilterConfig); err != nil {
 			return err
 		}

@@ -165,12 +165,12 @@ type Certificate struct{ Chain, Key string }
 func (c Certificate) Name() string { return "file-cert:" + c.Chain + "~" + c.Key }
 
 // CertificatesOf are those of a server: the first of several is what a client without SNI sees.
-// None where the server shows the proxy's own.
+// None where the server shows the proxy's own, and without settings.
 func CertificatesOf(t *networking.ServerTLSSettings) []Certificate {
-	if t.GetMode() == networking.ServerTLSSettings_ISTIO_MUTUAL {
+	if t == nil || t.Mode == networking.ServerTLSSettings_ISTIO_MUTUAL {
 		return nil
 	}
-	if len(t.GetTlsCertificates()) > 0 {
+	if len(t.TlsCertificates) > 0 {
 		out := make([]Certificate, 0, len(t.TlsCertificates))
 		for _, c := range t.TlsCertificates {
 			out = append(out, Certificate{c.ServerCertificate, c.PrivateKey})

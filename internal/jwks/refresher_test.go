@@ -58,9 +58,9 @@ func newIssuers() *issuers {
 	return i
 }
 
-// run starts a keeper.
-func (i *issuers) run(t *testing.T, file string) *Keeper {
-	k := NewKeeper(KeeperConfig{Fetch: i.fetch, File: file, Log: testlog.New(t)})
+// run starts a refresher.
+func (i *issuers) run(t *testing.T, file string) *Refresher {
+	k := NewRefresher(RefresherConfig{Fetch: i.fetch, File: file, Log: testlog.New(t)})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
@@ -90,7 +90,7 @@ func aSet(t *testing.T, id string) *Set {
 }
 
 // Keys are reported when all issuers have answered, and a failed request is retried.
-func TestKeeperAnswers(t *testing.T) {
+func TestRefresherAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		i, a, slow := newIssuers(), aSet(t, "a"), aSet(t, "slow")
@@ -126,7 +126,7 @@ func TestKeeperAnswers(t *testing.T) {
 }
 
 // Changed keys are reported, and keys that can no longer be fetched are kept.
-func TestKeeperRefreshes(t *testing.T) {
+func TestRefresherRefreshes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		i := newIssuers()
@@ -155,7 +155,7 @@ func TestKeeperRefreshes(t *testing.T) {
 
 // After a restart the keys are there at once, also when no issuer answers; a file that is none is
 // not.
-func TestKeeperRestarts(t *testing.T) {
+func TestRefresherRestarts(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "keys.json")
 	a := aSet(t, "a")
