@@ -2,6 +2,7 @@ package push
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -57,6 +58,18 @@ func (a *Assembler) Run(ctx context.Context) error {
 	}
 	group.Go(func() error { l.run(ctx); return nil })
 	return group.Wait()
+}
+
+// runSources runs sources until ctx ends. They send to out.
+func runSources[T any](ctx context.Context, group *errgroup.Group, list []Source[T], out chan<- feed.Batch[T]) {
+	for _, s := range list {
+		group.Go(func() error {
+			if err := s.Run(ctx, out); err != nil {
+				return fmt.Errorf("source %s: %w", s.Name(), err)
+			}
+			return nil
+		})
+	}
 }
 
 // loop is the state of an Assembler. The goroutine of run owns it.

@@ -1,11 +1,8 @@
 package push
 
 import (
-	"context"
 	"errors"
 	"fmt"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -41,18 +38,6 @@ func (s Sources) Check() error {
 		check(i.Name())
 	}
 	return errors.Join(errs...)
-}
-
-// runSources runs sources until ctx ends. They send to out.
-func runSources[T any](ctx context.Context, group *errgroup.Group, list []Source[T], out chan<- feed.Batch[T]) {
-	for _, s := range list {
-		group.Go(func() error {
-			if err := s.Run(ctx, out); err != nil {
-				return fmt.Errorf("source %s: %w", s.Name(), err)
-			}
-			return nil
-		})
-	}
 }
 
 // sourceConfigs returns the settings of sources for a merger.

@@ -73,7 +73,9 @@ func (p *program) run(ctx context.Context, s settings.Config, log hclog.Logger) 
 				continue
 			}
 			log.Info("the settings are reloaded: all parts start again")
-			sdnotify.Notifier{Log: log}.Reloading()
+			systemd := sdnotify.Notifier{Log: log}
+			systemd.Reloading()
+			systemd.Tell(sdnotify.Alive) // the next sign of life follows when all parts run again
 			srv.Withdraw(ctx, next)
 			cancel()
 			return next, <-ended
