@@ -13,8 +13,8 @@ import (
 
 func reviewMerger() *feed.Merger[config.Key, *config.Object] {
 	keyOf := func(o *config.Object) config.Key { return o.Key }
-	m := feed.NewMerger(feed.Config[config.Key, *config.Object]{KeyOf: keyOf, Settle: 2 * time.Second})
-	m.SetSources([]feed.SourceConfig{{Name: "mcp:test"}}, time.Now())
+	m := feed.NewMerger(feed.Config[config.Key, *config.Object]{KeyOf: keyOf, Settle: 2 * time.Second},
+		[]feed.SourceConfig{{Name: "mcp:test"}})
 	return m
 }
 

@@ -2,11 +2,13 @@ package push
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -38,11 +40,13 @@ func (a *Assembler) Run(ctx context.Context) error {
 	l := &loop{
 		assembly:       newAssembly(&a.cfg),
 		requests:       a.requests,
-		objectSources:  newRunner[*config.Object](group),
-		serviceSources: newRunner[registry.Instances](group),
+		objectBatches:  make(chan feed.Batch[*config.Object]),
+		serviceBatches: make(chan feed.Batch[registry.Instances]),
 		allocated:      make(chan registry.VIPs),
 		fetched:        make(chan *KeySets),
 	}
+	runSources(ctx, group, a.cfg.Sources.Objects, l.objectBatches)
+	runSources(ctx, group, a.cfg.Sources.Services, l.serviceBatches)
 	if v := a.cfg.Allocator; v != nil {
 		group.Go(func() error { return v.Run(ctx, l.allocated) })
 	}
@@ -56,12 +60,24 @@ func (a *Assembler) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
+// runSources runs sources until ctx ends. They send to out.
+func runSources[T any](ctx context.Context, group *errgroup.Group, list []Source[T], out chan<- feed.Batch[T]) {
+	for _, s := range list {
+		group.Go(func() error {
+			if err := s.Run(ctx, out); err != nil {
+				return fmt.Errorf("source %s: %w", s.Name(), err)
+			}
+			return nil
+		})
+	}
+}
+
 // loop is the state of an Assembler. The goroutine of run owns it.
 type loop struct {
 	*assembly
 	requests       <-chan request
-	objectSources  *runner[*config.Object]
-	serviceSources *runner[registry.Instances]
+	objectBatches  chan feed.Batch[*config.Object]
+	serviceBatches chan feed.Batch[registry.Instances]
 	derivable      <-chan struct{} // receives when the deriver has changes
 	allocated      chan registry.VIPs
 	fetched        chan *KeySets
@@ -76,7 +92,6 @@ type loop struct {
 
 // run handles one event at a time, and builds a context when one is due.
 func (l *loop) run(ctx context.Context) {
-	l.setSources(ctx, l.cfg.Sources)
 	l.restore(l.cfg.Saved, time.Now())
 	l.derive(time.Now())
 	var (
@@ -91,16 +106,12 @@ func (l *loop) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case d := <-l.objectSources.out:
-			if l.objectSources.current(d) {
-				l.applyObjects(d.batch, time.Now())
-				noticed = d.batch.Since
-			}
-		case d := <-l.serviceSources.out:
-			if l.serviceSources.current(d) {
-				l.applyServices(d.batch, time.Now())
-				noticed = d.batch.Since
-			}
+		case b := <-l.objectBatches:
+			l.applyObjects(b, time.Now())
+			noticed = b.Since
+		case b := <-l.serviceBatches:
+			l.applyServices(b, time.Now())
+			noticed = b.Since
 		case <-l.derivable:
 			l.derive(time.Now())
 		case l.inputs.Trust = <-l.cfg.Trust:
@@ -110,7 +121,7 @@ func (l *loop) run(ctx context.Context) {
 		case l.inputs.Keys = <-l.fetched:
 			l.keysHere = l.keysWanted
 		case handle := <-l.requests:
-			handle(ctx, l)
+			handle(l)
 		case <-timer.C:
 			l.expire(time.Now())
 		}
@@ -141,13 +152,6 @@ func (l *loop) run(ctx context.Context) {
 			timer.Reset(time.Until(wake))
 		}
 	}
-}
-
-// setSources starts and stops sources so that those of s run, and merges their content.
-func (l *loop) setSources(ctx context.Context, s Sources) {
-	l.objectSources.set(ctx, s.Objects)
-	l.serviceSources.set(ctx, s.Services)
-	l.mergeSources(s, time.Now())
 }
 
 // waiting lists the required sources that have neither delivered nor saved content.

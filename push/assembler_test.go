@@ -27,29 +27,22 @@ import (
 type fakeSource[T any] struct {
 	name    string
 	batches chan feed.Batch[T]
-	last    *feed.Batch[T] // sent when it is stopped
-	ends    chan struct{}  // it ends when this is closed; nil: at once
 	err     error
-	started bool
 }
 
 func (s *fakeSource[T]) Name() string { return s.name }
 
 func (s *fakeSource[T]) Run(ctx context.Context, out chan<- feed.Batch[T]) error {
-	s.started = true
 	for s.err == nil {
 		select {
 		case <-ctx.Done():
-			if s.ends != nil {
-				<-s.ends
-			}
-			if s.last != nil {
-				out <- *s.last
-			}
 			return nil
 		case b := <-s.batches:
 			b.Source = s.name
-			out <- b
+			select {
+			case out <- b:
+			case <-ctx.Done():
+			}
 		}
 	}
 	return s.err
@@ -515,49 +508,6 @@ func TestAssembler(t *testing.T) {
 			f.want("after", "one=1 two=1 shop/db=10.9.9.9 consul/web=10.0.0.1")
 			f.objects(f.a, "1: one=2")
 			f.want("a has delivered", "one=2 two=1 shop/db=10.9.9.9 consul/web=10.0.0.1")
-		}},
-		{"a new list of sources", nil, func(f *fixture) {
-			f.fill()
-			f.objects(f.b, "1: two=1")
-			s := f.sources()
-			late := []feed.Update[*config.Object]{update("1", virtualService("late=1"))}
-			f.b.last = &feed.Batch[*config.Object]{Source: "b", Full: true, Updates: late}
-			other := objectSource("b") // another source of the same name
-			s.Objects = []push.Source[*config.Object]{{Source: other}}
-			s.Services = s.Services[:1]
-			if err := f.assembler.SetSources(f.t.Context(), s); err != nil {
-				f.t.Fatal(err)
-			}
-			f.want("nothing has delivered yet", "one=1 two=1 consul/web=10.0.0.1")
-			f.objects(other, "1: two=2")
-			after(10 * time.Second)
-			f.want("a is gone, b is another one", "two=2 consul/web=10.0.0.1")
-			f.services(f.c, "web=10.0.0.2") // it went on
-			f.want("c goes on", "two=2 consul/web=10.0.0.2")
-			s.Objects = append(s.Objects, push.Source[*config.Object]{Source: objectSource("b")})
-			err := f.assembler.SetSources(f.t.Context(), s)
-			if err == nil || !strings.Contains(err.Error(), "two sources are called b") {
-				f.t.Errorf("two sources of one name: %v", err)
-			}
-		}},
-		{"a source starts when the former one of its name has ended", []func(*fixture){func(f *fixture) {
-			f.c.ends = make(chan struct{})
-		}}, func(f *fixture) {
-			f.fill()
-			s, other := f.sources(), serviceSource("c")
-			for _, list := range [][]push.Source[registry.Instances]{{}, {{Source: other}}} {
-				s.Services = list
-				if err := f.assembler.SetSources(f.t.Context(), s); err != nil {
-					f.t.Fatal(err)
-				}
-			}
-			after(time.Second)
-			if other.started {
-				f.t.Error("two sources of one name run")
-			}
-			close(f.c.ends)
-			f.services(other, "web=10.0.0.2")
-			f.want("the other one has delivered", "one=1 consul/web=10.0.0.2")
 		}},
 		{"derived services change together with the objects", []func(*fixture){withDeriver}, func(f *fixture) {
 			f.fill()

@@ -12,7 +12,7 @@ import (
 // AssemblerConfig configures an Assembler. Its functions are called from one goroutine and must not
 // block.
 type AssemblerConfig struct {
-	// Sources are the sources whose content is merged. SetSources replaces them.
+	// Sources are the sources whose content is merged.
 	Sources Sources
 	// Saved are the groups that Save received before the restart.
 	Saved Saved

@@ -35,14 +35,18 @@ type assembly struct {
 }
 
 func newAssembly(cfg *AssemblerConfig) *assembly {
+	services := sourceConfigs(cfg.Sources.Services)
+	if d := cfg.Deriver; d != nil { // it takes precedence over registries
+		services = slices.Insert(services, 0, feed.SourceConfig{Name: d.Name(), Required: true})
+	}
 	a := &assembly{
 		cfg: cfg,
 		objects: feed.NewMerger(feed.Config[config.Key, *config.Object]{
 			KeyOf: objectKey, Settle: settle,
-		}),
+		}, sourceConfigs(cfg.Sources.Objects)),
 		services: feed.NewMerger(feed.Config[registry.Host, registry.Instances]{
 			KeyOf: serviceHost, Union: true, MassRemoval: massRemoval,
-		}),
+		}, services),
 		inputs:    Inputs{Mesh: cfg.Mesh},
 		conflicts: map[registry.Host][]feed.Problem{},
 		wanting:   map[registry.Host]struct{}{},
@@ -57,20 +61,10 @@ func objectKey(o *config.Object) config.Key { return o.Key }
 
 func serviceHost(in registry.Instances) registry.Host { return registry.Host(in.Service.Host) }
 
-// restore adds the groups that were saved before the restart. Call it after mergeSources.
+// restore adds the groups that were saved before the restart.
 func (a *assembly) restore(saved Saved, now time.Time) {
 	a.updateObjects(a.objects.Restore(saved.Objects, now), now)
 	a.updateServices(a.services.Restore(saved.Services, now))
-}
-
-// mergeSources replaces the list of sources. The deriver takes precedence over registries.
-func (a *assembly) mergeSources(s Sources, now time.Time) {
-	services := sourceConfigs(s.Services)
-	if d := a.cfg.Deriver; d != nil {
-		services = slices.Insert(services, 0, feed.SourceConfig{Name: d.Name(), Required: true})
-	}
-	a.updateObjects(a.objects.SetSources(sourceConfigs(s.Objects), now), now)
-	a.updateServices(a.services.SetSources(services, now))
 }
 
 // applyObjects applies a batch of configuration.

@@ -12,16 +12,16 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// request is a function that the loop runs between two events. ctx is the context passed to Run.
-type request func(ctx context.Context, l *loop)
+// request is a function that the loop runs between two events.
+type request func(l *loop)
 
 // send runs r on the loop and waits for it. It returns an error if the loop has ended, or if ctx is
 // done before r starts.
 func (a *Assembler) send(ctx context.Context, r request) error {
 	done := make(chan struct{})
-	handle := func(ctx context.Context, l *loop) {
+	handle := func(l *loop) {
 		defer close(done)
-		r(ctx, l)
+		r(l)
 	}
 	select {
 	case a.requests <- handle:
@@ -36,23 +36,13 @@ func (a *Assembler) send(ctx context.Context, r request) error {
 
 // Responds returns nil when the loop is idle. It returns an error if ctx is done first.
 func (a *Assembler) Responds(ctx context.Context) error {
-	return a.send(ctx, func(context.Context, *loop) {})
-}
-
-// SetSources replaces the sources. Sources that are in both lists keep running. For the content of
-// the removed ones see feed.Merger.SetSources. It returns the error of Sources.Check, or an error
-// if ctx is done first; the sources are then unchanged.
-func (a *Assembler) SetSources(ctx context.Context, s Sources) error {
-	if err := s.Check(); err != nil {
-		return err
-	}
-	return a.send(ctx, func(ctx context.Context, l *loop) { l.setSources(ctx, s) })
+	return a.send(ctx, func(*loop) {})
 }
 
 // AcceptRemovals removes the retained items that a source no longer supplies, and returns their
 // number. It returns an error if ctx is done first.
 func (a *Assembler) AcceptRemovals(ctx context.Context, source string) (removed int, err error) {
-	err = a.send(ctx, func(_ context.Context, l *loop) { removed = l.acceptRemovals(source, time.Now()) })
+	err = a.send(ctx, func(l *loop) { removed = l.acceptRemovals(source, time.Now()) })
 	return removed, err
 }
 
@@ -72,7 +62,7 @@ type Status struct {
 // Status returns the status of the sources and the loop. It returns an error if ctx is done first.
 func (a *Assembler) Status(ctx context.Context) (Status, error) {
 	var s Status
-	err := a.send(ctx, func(_ context.Context, l *loop) {
+	err := a.send(ctx, func(l *loop) {
 		s = Status{Sources: append(l.objects.Status(), l.services.Status()...), Waiting: l.waiting(), Builds: l.builds}
 		for _, problems := range l.conflicts {
 			s.Conflicts += len(problems)
@@ -85,7 +75,7 @@ func (a *Assembler) Status(ctx context.Context) (Status, error) {
 // ctx is done first.
 func (a *Assembler) Problems(ctx context.Context) ([]feed.Problem, error) {
 	var out []feed.Problem
-	err := a.send(ctx, func(_ context.Context, l *loop) {
+	err := a.send(ctx, func(l *loop) {
 		out = append(l.objects.Problems(definedAt), l.services.Problems(suppliedAs)...)
 		for _, problems := range l.conflicts {
 			out = append(out, problems...)
@@ -98,7 +88,7 @@ func (a *Assembler) Problems(ctx context.Context) ([]feed.Problem, error) {
 // Supplied returns a service and the parts merged into it, as the next push.Context will have them.
 // ok is false if there is no such service. It returns an error if ctx is done first.
 func (a *Assembler) Supplied(ctx context.Context, k registry.Key) (out registry.Joined, ok bool, err error) {
-	err = a.send(ctx, func(_ context.Context, l *loop) {
+	err = a.send(ctx, func(l *loop) {
 		joined := l.cfg.Join.Join(l.parts(registry.Host(k.Host)))
 		i := slices.IndexFunc(joined, func(j registry.Joined) bool { return j.Service.Key == k })
 		if ok = i >= 0; ok {

@@ -3,7 +3,6 @@ package push
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -21,8 +20,6 @@ type Source[T any] struct {
 	feed.Source[T]
 	// Optional means that serving does not wait for the source.
 	Optional bool
-	// MaxAge is feed.SourceConfig.MaxAge.
-	MaxAge time.Duration
 }
 
 // Check returns an error if two sources have the same name.
@@ -47,7 +44,7 @@ func (s Sources) Check() error {
 func sourceConfigs[T any](list []Source[T]) []feed.SourceConfig {
 	out := make([]feed.SourceConfig, len(list))
 	for i, s := range list {
-		out[i] = feed.SourceConfig{Name: s.Name(), Required: !s.Optional, MaxAge: s.MaxAge}
+		out[i] = feed.SourceConfig{Name: s.Name(), Required: !s.Optional}
 	}
 	return out
 }

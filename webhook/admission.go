@@ -49,16 +49,10 @@ func readReview(data []byte) (*request, error) {
 		return nil, refusef(http.StatusBadRequest,
 			"the body is %.100q of %.100q, want %s of %s: list v1 in admissionReviewVersions (text of configuration goes to %s)",
 			in.Kind, in.APIVersion, reviewKind, reviewVersion, validatePath)
-	case q == nil:
-		return nil, refusef(http.StatusBadRequest, "the review has no request")
-	case q.UID == "" || len(q.UID) > maxUID:
-		return nil, refusef(http.StatusBadRequest, "request.uid has %d bytes, want 1 to %d", len(q.UID), maxUID)
-	case !slices.Contains([]string{opCreate, opUpdate, opDelete, opConnect}, q.Operation):
-		return nil, refusef(http.StatusBadRequest, "request.operation is %.100q, want %s, %s or %s", q.Operation,
-			opCreate, opUpdate, opDelete)
-	case q.Kind.Kind == "":
+	case q == nil || q.UID == "" || len(q.UID) > maxUID || q.Kind.Kind == "" ||
+		!slices.Contains([]string{opCreate, opUpdate, opDelete, opConnect}, q.Operation):
 		return nil, refusef(http.StatusBadRequest,
-			"request.kind is missing, or has no kind: it has to name the group, version and kind of the object, as an API server's request does")
+			"the request of the review is not one of an API server: it needs a uid, an operation and the kind of the object")
 	}
 	return q, nil
 }

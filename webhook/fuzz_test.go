@@ -110,7 +110,7 @@ func checkLines(t *testing.T, code int, text string) {
 	t.Helper()
 	errors := 0
 	for line := range strings.Lines(text) {
-		if strings.Contains(line, " error: ") {
+		if strings.HasPrefix(line, "error ") {
 			errors++
 		}
 	}

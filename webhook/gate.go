@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"runtime"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -15,19 +14,14 @@ import (
 	"github.com/ashore-mesh/ashore/internal/ratelimit"
 )
 
-const (
-	// burstTime is for how long an address may save up requests that it did not make.
-	burstTime = 10 * time.Second
-	// chargeUnit is how much of a body counts as one more request, in bytes.
-	chargeUnit = 16 << 10
-)
+// burstTime is for how long an address may save up requests that it did not make.
+const burstTime = 10 * time.Second
 
 // gate limits what requests cost. Safe for concurrent use.
 type gate struct {
 	limiter  ratelimit.Limiter   // requests of each address
 	requests *semaphore.Weighted // requests at once
 	parser   *semaphore.Weighted // bytes that are parsed at once
-	minBytes int64               // what a body counts there at least, so that half of the processors stay free
 	maxBytes int64               // how large a body may be
 	timeout  time.Duration       // for a body to arrive, and to wait for the parser
 }
@@ -38,7 +32,6 @@ func newGate(c Config) *gate {
 			Every: time.Second / time.Duration(c.Rate)},
 		requests: semaphore.NewWeighted(int64(c.Requests)),
 		parser:   semaphore.NewWeighted(c.MaxBytes),
-		minBytes: c.MaxBytes / int64(max(1, runtime.GOMAXPROCS(0)/2)),
 		maxBytes: c.MaxBytes,
 		timeout:  c.Timeout,
 	}
@@ -57,7 +50,7 @@ func (g *gate) enter(from string, now time.Time) (leave func(), err error) {
 }
 
 // read reads the body of a request. Errors: a refusal.
-func (g *gate) read(w http.ResponseWriter, r *http.Request, from string) ([]byte, error) {
+func (g *gate) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	c := http.NewResponseController(w)
 	_ = c.SetReadDeadline(time.Now().Add(g.timeout)) // where it cannot be set, the server's ReadTimeout holds
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, g.maxBytes))
@@ -65,8 +58,7 @@ func (g *gate) read(w http.ResponseWriter, r *http.Request, from string) ([]byte
 	switch {
 	case errors.As(err, &tooLarge):
 		return nil, refusef(http.StatusRequestEntityTooLarge,
-			"the body has more than %d bytes: send less at once",
-			g.maxBytes)
+			"the body has more than %d bytes: send less at once", g.maxBytes)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, refusef(http.StatusRequestTimeout,
 			"the body did not arrive within %s: send it faster", g.timeout)
@@ -74,7 +66,6 @@ func (g *gate) read(w http.ResponseWriter, r *http.Request, from string) ([]byte
 		return nil, refusef(http.StatusBadRequest, "the body cannot be read: %v", err)
 	}
 	_ = c.SetReadDeadline(time.Time{}) // else it would end the wait for the parser
-	g.limiter.Charge(from, len(data)/chargeUnit, time.Now())
 	return data, nil
 }
 
@@ -83,11 +74,10 @@ func (g *gate) read(w http.ResponseWriter, r *http.Request, from string) ([]byte
 func (g *gate) parse(ctx context.Context, size int) (done func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, g.timeout)
 	defer cancel()
-	weight := max(int64(size), g.minBytes)
-	if err := g.parser.Acquire(ctx, weight); err != nil {
+	if err := g.parser.Acquire(ctx, int64(size)); err != nil {
 		return nil, refusef(http.StatusServiceUnavailable, "too many requests wait to be validated: try again in a moment")
 	}
-	return func() { g.parser.Release(weight) }, nil
+	return func() { g.parser.Release(int64(size)) }, nil
 }
 
 // refusal is why a request is not answered.

@@ -7,7 +7,6 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -89,7 +88,6 @@ func (s *Server) route(path string) (string, func(*http.Request, []byte) (answer
 // check refuses a request by its path, method and headers.
 func check(r *http.Request, path string) error {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // empty if it cannot be read
-	encoding := r.Header.Get("Content-Encoding")
 	switch {
 	case path == otherPath:
 		return refusef(http.StatusNotFound,
@@ -99,13 +97,8 @@ func check(r *http.Request, path string) error {
 	case r.Method != http.MethodPost:
 		return refusef(http.StatusMethodNotAllowed,
 			"POST configuration as YAML or JSON here: curl --cacert ca.pem --data-binary @web.yaml 'https://HOST:PORT%s?%s=web.yaml'", validatePath, fileParameter)
-	case encoding != "" && !strings.EqualFold(encoding, "identity"):
-		return refusef(http.StatusUnsupportedMediaType, "the body is encoded as %.100q: send it as it is", encoding)
 	case path == reviewPath && kind != jsonType:
 		return refusef(http.StatusUnsupportedMediaType, "the Content-Type is %.100q, want %s", kind, jsonType)
-	case kind == "multipart/form-data":
-		return refusef(http.StatusUnsupportedMediaType,
-			"the body is a form: send the text itself (curl --data-binary @FILE, not -F)")
 	}
 	return nil
 }
@@ -113,13 +106,12 @@ func check(r *http.Request, path string) error {
 // serve admits, reads and answers a request.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request,
 	serve func(*http.Request, []byte) (answer, error)) (answer, error) {
-	from := connlimit.Source(r.RemoteAddr).String()
-	leave, err := s.gate.enter(from, time.Now())
+	leave, err := s.gate.enter(connlimit.Source(r.RemoteAddr).String(), time.Now())
 	if err != nil {
 		return answer{}, err
 	}
 	defer leave()
-	data, err := s.gate.read(w, r, from)
+	data, err := s.gate.read(w, r)
 	if err != nil {
 		return answer{}, err
 	}

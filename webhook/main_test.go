@@ -36,11 +36,7 @@ func newServer(t testing.TB, c Config) *Server {
 	if c.Log == nil {
 		c.Log = testlog.New(t)
 	}
-	s, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return New(c)
 }
 
 // nowhere is a listener that nobody reaches.

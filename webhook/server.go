@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"net/http"
 	"time"
@@ -47,15 +46,14 @@ type Config struct {
 	// for the parser. Zero: 10s, as long as API servers wait.
 	Timeout time.Duration
 	// Rate is how many requests a second one address may make (of IPv6: the 64 bits of a network),
-	// ten seconds' worth of them at once. One counts once more for every 16 KiB of its body. Zero:
-	// 500.
+	// ten seconds' worth of them at once. Zero: 500.
 	Rate int
 	// Requests is how many there may be at once; each may hold MaxBytes of memory. Zero: 256.
 	Requests int
 	// Connections is how many there may be at once, half of them from one address. More are
 	// refused. Zero means 512.
 	Connections int
-	// Log; nil logs nothing.
+	// Log is required.
 	Log hclog.Logger
 	// Registerer takes the metrics; nil: there are none.
 	Registerer prometheus.Registerer
@@ -70,24 +68,15 @@ type Server struct {
 	log     *ratelimit.Logger // of refusals
 }
 
-// New makes a server. Errors: a part of the configuration is missing or makes no sense.
-func New(c Config) (*Server, error) {
-	if c.Listener == nil || c.Certificate == nil {
-		return nil, errors.New("webhook: a listener and a certificate are needed")
-	}
-	if c.MaxBytes < 0 || c.Timeout < 0 || c.Rate < 0 || c.Requests < 0 || c.Connections < 0 {
-		return nil, errors.New("webhook: a limit is negative")
-	}
+// New makes a server.
+func New(c Config) *Server {
 	c.MaxBytes, c.Timeout = cmp.Or(c.MaxBytes, defaultMaxBytes), cmp.Or(c.Timeout, defaultTimeout)
 	c.Rate, c.Requests, c.Connections = cmp.Or(c.Rate, defaultRate), cmp.Or(c.Requests,
 		defaultRequests), cmp.Or(c.Connections, defaultConnections)
-	if c.Log == nil {
-		c.Log = hclog.NewNullLogger()
-	}
 	s := &Server{config: c, gate: newGate(c), log: ratelimit.NewLogger(c.Log),
 		conns: connlimit.New(c.Listener, c.Connections, (c.Connections+1)/2)}
 	s.metrics = newMetrics(c.Registerer, s.conns)
-	return s, nil
+	return s
 }
 
 // Run serves until ctx ends.

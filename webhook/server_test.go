@@ -1,8 +1,6 @@
 package webhook
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -89,11 +87,6 @@ func TestProtocols(t *testing.T) {
 // What cannot be served says what to do.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	if _, err := io.WriteString(z, goodText); err != nil || z.Close() != nil {
-		t.Fatal(err)
-	}
 	for name, tc := range map[string]struct {
 		method, path, kind, host string
 		header                   []string
@@ -107,9 +100,6 @@ func TestRefusals(t *testing.T) {
 		"root":             {method: "POST", path: "/", code: 404, want: "POST an AdmissionReview to /validate"},
 		"metrics":          {method: "GET", path: "/metrics", code: 404, want: "there is nothing here"},
 		"nearly":           {method: "POST", path: validatePath + "/", code: 404, want: "there is nothing here"},
-		"packed":           {method: "POST", path: validatePath, header: []string{"Content-Encoding", "gzip"}, code: 415, want: `encoded as "gzip"`},
-		"not packed":       {method: "POST", path: validatePath, header: []string{"Content-Encoding", "identity"}, code: 422, want: "the file is empty"},
-		"a form":           {method: "POST", path: validatePath, kind: "multipart/form-data; boundary=x", code: 415, want: "--data-binary @FILE"},
 		"a review as text": {method: "POST", path: reviewPath, kind: "text/plain", code: 415, want: `Content-Type is "text/plain", want application/json`},
 		"a review untyped": {method: "POST", path: reviewPath, code: 415, want: `Content-Type is ""`},
 	} {
@@ -281,17 +271,6 @@ func TestEnd(t *testing.T) {
 	resp, _ := do(t, w.client(t, nil), http.MethodPost, w.url+validatePath, "", strings.NewReader(goodText))
 	if resp.StatusCode != http.StatusOK {
 		t.Error(resp.Status)
-	}
-}
-
-func TestNew(t *testing.T) {
-	t.Parallel()
-	if _, err := New(Config{}); err == nil {
-		t.Error("one without a listener is made")
-	}
-	certificate := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, nil }
-	if _, err := New(Config{Listener: nowhere{}, Certificate: certificate, MaxBytes: -1}); err == nil {
-		t.Error("one with a negative limit is made")
 	}
 }
 

@@ -62,22 +62,15 @@ func wantsText(accept []string) bool {
 	return found && !strings.Contains(before, jsonType)
 }
 
-// textLines has one line for each problem, as compilers write them.
+// textLines has one line for each problem.
 func textLines(name string, objects int, problems []config.Problem) string {
 	if len(problems) == 0 {
 		return fmt.Sprintf("%s: objects without problems: %d\n", name, objects)
 	}
 	var b strings.Builder
 	for _, p := range problems {
-		fmt.Fprintf(&b, "%s:", cmp.Or(p.File, name))
-		if p.Line > 0 {
-			fmt.Fprintf(&b, "%d:", p.Line)
-		}
-		fmt.Fprintf(&b, " %s: ", p.Severity)
-		if where := strings.TrimSpace(p.Object + " " + p.Field); where != "" {
-			fmt.Fprintf(&b, "%s: ", where)
-		}
-		fmt.Fprintln(&b, p.Text)
+		p.File = cmp.Or(p.File, name)
+		fmt.Fprintf(&b, "%s %s\n", p.Severity, p)
 	}
 	return b.String()
 }

@@ -45,8 +45,8 @@ func TestText(t *testing.T) {
 		"bad, by a header": {body: badText, header: []string{"Ashore-File", "b.yaml"}, code: 422, want: []string{`"file": "b.yaml"`}},
 		"both alike":       {target: "?file=b.yaml", body: badText, header: []string{"Ashore-File", "b.yaml"}, code: 422, want: []string{`"file": "b.yaml"`}},
 		"bad, as text": {target: "?file=b.yaml", body: badText, header: []string{"Accept", "text/plain"}, code: 422,
-			want: []string{"b.yaml:14: error: ServiceEntry default/x spec.hostz: unknown field"}},
-		"a warning":         {target: "?file=b.yaml", body: warnedText, header: []string{"Accept", "text/plain"}, code: 200, want: []string{"b.yaml:7: warning: DestinationRule default/db spec."}},
+			want: []string{"error b.yaml:14: ServiceEntry default/x spec.hostz: unknown field"}},
+		"a warning":         {target: "?file=b.yaml", body: warnedText, header: []string{"Accept", "text/plain"}, code: 200, want: []string{"warning b.yaml:7: DestinationRule default/db spec."}},
 		"JSON wanted first": {body: badText, header: []string{"Accept", "application/json, text/plain"}, code: 422, want: []string{`"line": 14`}},
 		"nothing that is":   {body: badText, header: []string{"Accept", "image/png, ;;"}, code: 422, want: []string{`"line": 14`}},
 		// As with files, one that is empty may have been meant to be something.

@@ -56,7 +56,7 @@ func (q *quotas) enter(key string) (*quota, error) {
 	}
 	if u.streams >= q.streams {
 		return nil, status.Errorf(codes.ResourceExhausted,
-			"this workload has %d streams, no more are served (setting xds.workloadConnections of the control plane)", q.streams)
+			"this workload has %d streams, no more are served", q.streams)
 	}
 	u.streams++
 	return &quota{all: q, of: u, key: key}, nil
@@ -76,7 +76,7 @@ func (q *quota) hold(bytes int) error {
 	if bytes > 0 && q.of.bytes+bytes > q.all.bytes {
 		q.all.refused.Inc()
 		return status.Errorf(codes.ResourceExhausted,
-			"the requests and subscriptions of this workload take more than %d KiB on all of its streams: subscribe to fewer names (or raise the setting xds.workloadConnections of the control plane)", q.all.bytes>>10)
+			"the requests and subscriptions of this workload take more than %d KiB on all of its streams: subscribe to fewer names", q.all.bytes>>10)
 	}
 	q.of.bytes += bytes
 	q.held += bytes

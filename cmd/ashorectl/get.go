@@ -27,6 +27,7 @@ type item struct {
 
 func (t *tool) getCommand() *cobra.Command {
 	var q getQuery
+	var allNamespaces bool
 	cmd := &cobra.Command{
 		Use:   "get KIND [NAME]",
 		Short: "Show active objects and where each was defined; KIND may be services or endpoints",
@@ -35,7 +36,9 @@ func (t *tool) getCommand() *cobra.Command {
   ashorectl get endpoints web.service.consul -o wide`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q.kind = args[0]
+			if q.kind = args[0]; allNamespaces {
+				q.namespace = ""
+			}
 			if len(args) == 2 {
 				var err error
 				if q.namespace, q.name, err = splitName(args[1], q.namespace); err != nil {
@@ -53,6 +56,7 @@ func (t *tool) getCommand() *cobra.Command {
 		ValidArgsFunction: t.kindAndName(false, "services", "endpoints"),
 	}
 	cmd.Flags().StringVarP(&q.namespace, "namespace", "n", "", "only this namespace (default: all)")
+	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "all namespaces, whatever -n says")
 	cmd.Flags().BoolVar(&q.store, "store", false, "show the objects of the store, active or not")
 	return cmd
 }

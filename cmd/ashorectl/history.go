@@ -40,7 +40,7 @@ func (t *tool) historyCommand() *cobra.Command {
 	}
 	namespaceFlag(cmd, &namespace)
 	cmd.Flags().IntVar(&q.Limit, "limit", 20, "number of revisions, the latest first; 0: all")
-	cmd.Flags().BoolVar(&q.Differences, "diff", false, "show how each object changed")
+	cmd.Flags().BoolVar(&q.Differences, "diff", false, "show how each object changed, for 20 revisions at most")
 	return cmd
 }
 

@@ -76,7 +76,7 @@ func (*fake) ListWorkloads(context.Context, admin.None) (admin.WorkloadList, err
 	return admin.WorkloadList{
 		Workloads: []admin.Workload{
 			{Name: "shop/api-1", Identity: "spiffe://cluster.local/ns/shop/sa/api", Joined: now.Add(-time.Hour), Revoked: true},
-			{Name: "shop/web-1", Identity: "spiffe://cluster.local/ns/shop/sa/web", Group: "shop/web", Joined: now.Add(-time.Hour), Warning: "2 machines",
+			{Name: "shop/web-1", Identity: "spiffe://cluster.local/ns/shop/sa/web", Group: "shop/web", Joined: now.Add(-time.Hour),
 				Leaves: []admin.Leaf{{Serial: "0a", NotAfter: now},
 					{Serial: "0b", NotAfter: now.Add(23*time.Hour + time.Minute)}}, Proxies: []string{"web-1.shop"},
 				Health: &admin.Health{Reason: "connection \x1b refused", At: now.Add(-2 * time.Minute)}},
@@ -156,9 +156,6 @@ WHAT   NAME  AT THE LATEST  WHY
 		{"workload list", `NAME        IDENTITY                               GROUP     JOINED  CERTIFICATE     SERIAL  PROXIES
 shop/api-1  spiffe://cluster.local/ns/shop/sa/api  -         1h      revoked         -       -
 shop/web-1  spiffe://cluster.local/ns/shop/sa/web  shop/web  1h      expires in 23h  0b      web-1.shop
-
-WARNING     WHAT
-shop/web-1  2 machines
 
 UNHEALTHY   SINCE  WHY
 shop/web-1  2m     connection ? refused

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,9 +73,18 @@ func addGroup(root *cobra.Command, id, title string, commands ...*cobra.Command)
 	}
 }
 
-// group returns a command that only has subcommands.
+// group returns a command that only has subcommands. Its help has the first example of each, or all
+// of a single one.
 func group(name, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: name, Short: short, Example: commands[0].Example}
+	if len(commands) > 1 {
+		var examples []string
+		for _, c := range commands {
+			first, _, _ := strings.Cut(c.Example, "\n")
+			examples = append(examples, first)
+		}
+		cmd.Example = strings.Join(examples, "\n")
+	}
 	cmd.AddCommand(commands...)
 	return cmd
 }

@@ -36,14 +36,10 @@ func workloadsText(list admin.WorkloadList) string {
 		return "none: \"ashorectl join-token create\" prints the commands with which a machine joins\n"
 	}
 	workloads := newTable("NAME", "IDENTITY", "GROUP", "JOINED", "CERTIFICATE", "SERIAL", "PROXIES")
-	warnings := newTable("WARNING", "WHAT")
 	unhealthy := newTable("UNHEALTHY", "SINCE", "WHY")
 	for _, x := range list.Workloads {
 		certificate, serial := certificateState(x)
 		workloads.add(x.Name, x.Identity, x.Group, age(x.Joined), certificate, serial, strings.Join(x.Proxies, ", "))
-		if x.Warning != "" {
-			warnings.add(x.Name, x.Warning)
-		}
 		if h := x.Health; h != nil && !h.Healthy {
 			unhealthy.add(x.Name, age(h.At), h.Reason)
 		}
@@ -52,7 +48,7 @@ func workloadsText(list admin.WorkloadList) string {
 	for _, r := range list.Revocations {
 		revocations.add(r.Name, age(r.At), r.By, r.Reason)
 	}
-	return sections(workloads.String(), warnings.String(), unhealthy.String(), revocations.String())
+	return sections(workloads.String(), unhealthy.String(), revocations.String())
 }
 
 // certificateState returns the state and the serial number of the latest certificate.

@@ -26,7 +26,7 @@ func packaged(t *testing.T) (file, state string) {
 	}
 	dir := t.TempDir()
 	state = filepath.Join(dir, "state")
-	settings := strings.Replace(string(text), "groups: [ashore]", `groups: ["0"]`, 1)
+	settings := strings.Replace(string(text), "operator: [ashore]", `operator: ["0"]`, 1)
 	file = filepath.Join(dir, "ashored.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, "%sstate: %s\n", settings, state), 0o600); err != nil {
 		t.Fatal(err)

@@ -42,18 +42,9 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
 			hup := make(chan os.Signal, 1)
 			signal.Notify(hup, syscall.SIGHUP)
 			defer signal.Stop(hup)
-			s, err := settings.Read(f)
-			if err != nil {
-				return usage(err)
-			}
-			log := newLogger(s.Log, cmd.ErrOrStderr())
-			logging(log)
-			err = serve(cmd.Context(), s, func() (settings.Config, error) { return settings.Read(f) }, hup, log)
-			if err != nil && s.Log.Format == "json" {
-				log.Error("ended by a failure", "error", err)
-				return loggedError{err}
-			}
-			return err
+			p := program{read: func() (settings.Config, error) { return settings.Read(f) }, hup: hup,
+				out: cmd.ErrOrStderr(), logging: logging}
+			return p.serve(cmd.Context())
 		},
 	}
 	cmd.SetVersionTemplate("{{.Name}} {{.Version}}\n")

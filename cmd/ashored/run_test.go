@@ -292,9 +292,7 @@ func TestSignals(t *testing.T) {
 			disconnect := s.connect(t)
 			defer disconnect()
 			for _, next := range []syscall.Signal{syscall.SIGHUP, signal} {
-				if s.status("/ready") != http.StatusOK {
-					t.Fatalf("not ready before %v; ashored said:\n%s", next, s.log)
-				}
+				s.until(t, "ready", func() bool { return s.status("/ready") == http.StatusOK })
 				if err := cmd.Process.Signal(next); err != nil {
 					t.Fatal(err)
 				}

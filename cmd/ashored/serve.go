@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 
@@ -13,13 +14,46 @@ import (
 	"github.com/ashore-mesh/ashore/internal/settings"
 )
 
-// serve runs ashored until ctx ends or a part fails. For each signal of hup it calls read and
-// applies the settings.
-func serve(ctx context.Context, s settings.Config, read func() (settings.Config, error), hup <-chan os.Signal,
-	log hclog.Logger) error {
+// program is what ashored is started with.
+type program struct {
+	read    func() (settings.Config, error) // reads the settings
+	hup     <-chan os.Signal                // asks for a reload
+	out     io.Writer                       // receives the log
+	logging func(hclog.Logger)              // is called with each new log
+}
+
+// serve runs ashored until ctx ends or a part fails. After a reload it starts all parts again.
+func (p *program) serve(ctx context.Context) error {
+	s, err := p.read()
+	if err != nil {
+		return usage(err)
+	}
+	log := p.newLog(s.Log)
+	for ctx.Err() == nil {
+		systemd := sdnotify.Notifier{Log: log}
+		stop := context.AfterFunc(ctx, func() { systemd.Tell(sdnotify.Stopping) })
+		next, err := p.run(ctx, s, log)
+		stop()
+		switch {
+		case ctx.Err() != nil && errors.Is(err, ctx.Err()): // it ended during the start
+		case err != nil && s.Log.Format == "json":
+			log.Error("ended by a failure", "error", err)
+			return loggedError{err}
+		case err != nil:
+			return err
+		}
+		s, log = next, p.newLog(next.Log)
+	}
+	log.Info("ended")
+	return nil
+}
+
+// run runs ashored with one version of the settings. It returns the next version to run with, or
+// any when ctx has ended.
+func (p *program) run(ctx context.Context, s settings.Config, log hclog.Logger) (settings.Config, error) {
 	srv, err := server.New(ctx, s, log)
 	if err != nil {
-		return err
+		return s, err
 	}
 	log.Info("serving", "version", build.Read().Version, "xds", s.XDS.Address, "plaintext_xds", s.XDS.PlaintextAddress,
 		"metrics", s.Metrics.Address, "admin", s.Admin.Socket, "sources", settings.SourceNames(s.SourceList),
@@ -31,18 +65,29 @@ func serve(ctx context.Context, s settings.Config, read func() (settings.Config,
 	for {
 		select {
 		case err := <-ended:
-			if err == nil {
-				log.Info("ended")
+			return s, err
+		case <-p.hup:
+			next, err := p.read()
+			if err != nil {
+				log.Error("the settings are not reloaded; the former ones stay in use", "error", err)
+				continue
 			}
-			return err
-		case <-hup:
+			log.Info("the settings are reloaded: all parts start again")
 			systemd := sdnotify.Notifier{Log: log}
 			systemd.Reloading()
-			next, err := read()
-			srv.Reload(ctx, next, err)
-			systemd.Tell(sdnotify.Ready)
+			systemd.Tell(sdnotify.Alive) // the next sign of life follows when all parts run again
+			srv.Withdraw(ctx, next)
+			cancel()
+			return next, <-ended
 		}
 	}
+}
+
+// newLog returns a log with these settings.
+func (p *program) newLog(s settings.Log) hclog.Logger {
+	log := newLogger(s, p.out)
+	p.logging(log)
+	return log
 }
 
 // newLogger returns a logger that writes to w.

@@ -312,8 +312,8 @@ type mirror struct {
 
 func newMirror(t *testing.T, s config.Store) mirror {
 	m := feed.NewMerger(feed.Config[config.Key,
-		*config.Object]{KeyOf: func(o *config.Object) config.Key { return o.Key }})
-	m.SetSources([]feed.SourceConfig{{Name: s.Name(), Required: true}}, time.Now())
+		*config.Object]{KeyOf: func(o *config.Object) config.Key { return o.Key }},
+		[]feed.SourceConfig{{Name: s.Name(), Required: true}})
 	return mirror{m, t, follow(t, s)}
 }
 

@@ -42,8 +42,8 @@ func (c *Client) Within(timeout time.Duration) *Client {
 	return c
 }
 
-// Send sends a call and returns its response. Errors: those of the handler; ErrNotRunning, ErrEnded,
-// ErrSilent.
+// Send sends a call and returns its response. Errors: those of the handler; ErrNotRunning,
+// ErrEnded, ErrSilent.
 func Send[Q, A any](ctx context.Context, c *Client, call Call[Q, A], q Q) (out A, err error) {
 	if c.timeout > 0 {
 		var cancel context.CancelFunc
@@ -99,7 +99,7 @@ func (c *Client) explain(ctx context.Context, err error) error {
 			"Start ashored, or name the socket of the running one with --socket", c.socket)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("the admin socket %s is closed to this user: root, the user that ashored runs as and the "+
-			"users of its setting admin.roles may use it; run this as one of them (sudo): %w", c.socket, err)
+			"groups of its setting admin.roles may use it; run this as one of them (sudo): %w", c.socket, err)
 	case ok && op.Op == "dial", ctx.Err() != nil:
 		return fmt.Errorf("ask ashored at %s: %w", c.socket, err)
 	}

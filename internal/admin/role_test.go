@@ -118,9 +118,7 @@ func (r *recorder) text() string {
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	a, err := Roles{
-		Viewer:   Members{Users: []string{"4001", "4002"}, Groups: []string{"5001"}},
-		Operator: Members{Users: []string{"4002"}, Groups: []string{"5002", "root"}},
-		Admin:    Members{Users: []string{"4003"}},
+		Viewer: []string{"5001", "5002"}, Operator: []string{"5002", "root"}, Admin: []string{"5003"},
 	}.Resolve()
 	if err != nil {
 		t.Fatal(err)
@@ -132,13 +130,10 @@ func TestResolve(t *testing.T) {
 		{Peer{UID: 0}, Admin},
 		{Peer{UID: uint32(os.Geteuid())}, Admin},
 		{Peer{UID: 4000}, Nobody},
-		{Peer{UID: 4001}, Viewer},
-		{Peer{UID: 4002}, Operator},
-		{Peer{UID: 4003}, Admin},
 		{Peer{UID: 4000, Groups: []uint32{1, 5001}}, Viewer},
 		{Peer{UID: 4001, Groups: []uint32{5001, 5002}}, Operator},
 		{Peer{UID: 4000, Groups: []uint32{0}}, Operator},
-		{Peer{UID: 4003, Groups: []uint32{5001}}, Admin},
+		{Peer{UID: 4003, Groups: []uint32{5003, 5001}}, Admin},
 	} {
 		if got := a.Role(tc.peer); got != tc.want {
 			t.Errorf("%+v is %s, want %s", tc.peer, got, tc.want)
@@ -148,7 +143,7 @@ func TestResolve(t *testing.T) {
 		t.Error("others are named")
 	}
 	for _, bad := range []Roles{
-		{Viewer: Members{Users: []string{"no-such-user"}}}, {Operator: Members{Groups: []string{"no-such-group"}}}, {Admin: Members{Users: []string{"-1"}}}, {Admin: Members{Users: []string{""}}},
+		{Operator: []string{"no-such-group"}}, {Admin: []string{"-1"}}, {Admin: []string{""}},
 	} {
 		if _, err := bad.Resolve(); err == nil || !strings.Contains(err.Error(), "this machine has no") {
 			t.Errorf("%+v: %v", bad, err)
@@ -165,7 +160,7 @@ func childAsk(socket string) {
 	os.Exit(0)
 }
 
-// The kernel says who asks: another user of this machine, by its own number or by its groups.
+// The kernel says who asks: another user of this machine, by its groups.
 func TestOtherUsers(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -179,8 +174,7 @@ func TestOtherUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	access, err := Roles{Viewer: Members{Users: []string{"4001"}},
-		Operator: Members{Groups: []string{"5002"}}}.Resolve()
+	access, err := Roles{Viewer: []string{"5001"}, Operator: []string{"5002"}}.Resolve()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +201,7 @@ func TestOtherUsers(t *testing.T) {
 		want   []string
 	}{
 		{4000, nil, []string{"status uid 4000 may not do that: it needs the role viewer, and theirs is nobody"}},
-		{4001, nil, []string{"status <nil>", "dump uid 4001 may not do that: it needs the role operator, and theirs is viewer"}},
+		{4001, []uint32{5001}, []string{"status <nil>", "dump uid 4001 may not do that: it needs the role operator, and theirs is viewer"}},
 		{4000, []uint32{5002}, []string{"status <nil>; dump <nil>"}},
 		{4000, append(many, 5002), []string{"status <nil>; dump <nil>"}},
 	} {

@@ -34,10 +34,8 @@ type ConfigStatus struct {
 	Warnings  int            `json:"warnings"`
 	// Conflicts counts in how much sources contradict one another.
 	Conflicts int `json:"conflicts"`
-	// Built is when the latest context was published; zero before the first.
-	Built time.Time `json:"built,omitzero"`
-	// Contexts is how many were published since the start.
-	Contexts uint64 `json:"contexts"`
+	// Contexts is how many were built since the start.
+	Contexts int `json:"contexts"`
 }
 
 // Reader is the kind of another control plane, which reads only configuration objects (over MCP).

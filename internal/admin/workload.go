@@ -18,8 +18,6 @@ type Workload struct {
 	Revoked bool `json:"revoked,omitempty"`
 	// Proxies are the IDs of its proxies that are connected now.
 	Proxies []string `json:"proxies,omitempty"`
-	// Warning is set if several machines use its name at once, with what to do.
-	Warning string `json:"warning,omitempty"`
 	// Health is what one of these reported last of the workload: nil when none did, or it is not
 	// registered.
 	Health *Health `json:"health,omitempty"`
@@ -74,10 +72,9 @@ type Revoked struct {
 	Name string `json:"name"`
 	// Workloads are those that it concerns, as far as they are known; more may have the identity.
 	Workloads []string `json:"workloads,omitempty"`
-	// Proxies is how many are connected, to this replica or, as far as they are registered, to
-	// another one, and not revoked themselves: they hear of it within a second. Others hear of it
-	// when they connect, which whoever is refused never does.
+	// Proxies is how many are connected to this replica and not revoked themselves: they receive it
+	// within a second. Others receive it when they connect.
 	Proxies int `json:"proxies"`
-	// Notes are what is worth knowing, such as how many hear of it, and what else is still revoked.
+	// Notes are what is worth knowing, such as how many receive it.
 	Notes []string `json:"notes,omitempty"`
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/ashore-mesh/ashore/ca"
@@ -13,20 +12,22 @@ import (
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
-	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry/entry"
 	"github.com/ashore-mesh/ashore/xds"
 )
 
-// API answers the calls of the admin socket. The fields are set before use. Safe for concurrent use.
+// API answers the calls of the admin socket. The fields are set before use. Safe for concurrent
+// use.
 type API struct {
-	Started   time.Time
-	Settings  []feed.Problem          // warnings about the settings file
-	More      []func() []feed.Problem // problems of other parts
-	Published *Published
+	Started  time.Time
+	Settings settings.Config
+	More     []func() []feed.Problem // problems of other parts
+	// Published returns the context that proxies are served from; nil before the first one.
+	Published func() *push.Context
 	Record    func(audit.Event)
-	Log       hclog.Logger
 	// AuditTail returns the latest n events of the audit log.
 	AuditTail func(n int) ([]audit.Event, error)
 
@@ -34,14 +35,7 @@ type API struct {
 	Connected func() []xds.ProxyStatus
 	Resources func(id string) ([]xds.TypeDump, error)
 
-	Assembler assembler
-	Names     SourceNames
-	// ActiveSource reports whether the settings have a source, and Accept removes what is retained of
-	// one.
-	ActiveSource func(source string) bool
-	Accept       func(ctx context.Context, source string) (removed int, err error)
-	// Supplied returns a service and the parts that it is made of.
-	Supplied func(context.Context, registry.Key) (registry.Joined, bool, error)
+	Assembler Assembler
 	// Entries returns the WorkloadEntries of workloads that registered themselves, and Derived is the
 	// name of the source that makes services of configuration.
 	Entries func() entry.Entries

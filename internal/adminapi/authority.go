@@ -3,8 +3,6 @@ package adminapi
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -98,7 +96,8 @@ func (a *API) ListTokens(ctx context.Context, _ admin.None) ([]admin.TokenStatus
 	return out, err
 }
 
-// RevokeToken revokes a join token. A workload that joined with it stays. Errors: admin.ErrNotFound.
+// RevokeToken revokes a join token. A workload that joined with it stays. Errors:
+// admin.ErrNotFound.
 func (a *API) RevokeToken(ctx context.Context, t admin.TokenID) (admin.None, error) {
 	return admin.None{}, withKind(a.Ledger.RevokeToken(ctx, t.ID, admin.Actor(ctx)))
 }
@@ -144,18 +143,11 @@ func (a *API) ListWorkloads(ctx context.Context, _ admin.None) (admin.WorkloadLi
 	for _, w := range workloads {
 		item := admin.Workload{Name: w.Name, Identity: w.Identity, Group: w.Group, Joined: w.Joined, Bundle: w.Bundle,
 			Leaves: w.Leaves, Revoked: w.Revoked || revoked.Has(w.Identity)}
-		nodes := map[string]bool{} // of the proxies that show its certificates
 		for _, l := range w.Leaves {
 			for _, p := range connected[l.Serial] {
 				item.Proxies = append(item.Proxies, p.Node.ID)
 				item.Health = latest(item.Health, p.Health)
-				nodes[p.ID] = true
 			}
-		}
-		if len(nodes) > 1 {
-			item.Warning = fmt.Sprintf("%d machines use this name, %s: give each a name of its own (ashore-agent leave, "+
-				"then join with --name); one may have a copy of the other's state folder", len(nodes),
-				strings.Join(slices.Sorted(maps.Keys(nodes)), " and "))
 		}
 		out.Workloads = append(out.Workloads, item)
 	}

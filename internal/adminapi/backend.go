@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -14,23 +15,17 @@ import (
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/build"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
 )
 
-// assembler reports the state of the sources.
-type assembler interface {
+// Assembler is implemented by push.Assembler.
+type Assembler interface {
 	Status(context.Context) (push.Status, error)
 	Problems(context.Context) ([]feed.Problem, error)
-}
-
-// SourceNames shows operators where sources and their files are.
-type SourceNames interface {
-	// Folder returns the folder of a source of files; empty for others.
-	Folder(source string) string
-	// File returns how to show a file of a source.
-	File(source, file string) string
-	// Awaited describes a source that serving waits for, with the setting that says so.
-	Awaited(source string) string
+	Supplied(context.Context, registry.Key) (registry.Joined, bool, error)
+	AcceptRemovals(ctx context.Context, source string) (removed int, err error)
 }
 
 // assemblerTimeout is how long the assembler may take to answer.
@@ -53,7 +48,7 @@ func (a *API) SourceProblems() ([]feed.Problem, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), assemblerTimeout)
 	defer cancel()
 	problems, err := a.Assembler.Problems(ctx)
-	c := a.Published.Context()
+	c := a.Published()
 	for i := range problems {
 		p := &problems[i]
 		k := config.ParseKey(p.Object)
@@ -65,17 +60,33 @@ func (a *API) SourceProblems() ([]feed.Problem, error) {
 	return problems, err
 }
 
-// located adds the folders of sources.
-func (a *API) located(all []feed.SourceStatus) []feed.SourceStatus {
-	for i := range all {
-		all[i].Folder = a.Names.Folder(all[i].Name)
+// folder returns the folder of a source of files; empty for others.
+func (a *API) folder(source string) string {
+	s, _ := a.Settings.Source(source)
+	if o, ok := s.Options.(*settings.FilesSource); ok {
+		return o.Folder
 	}
-	return all
+	return ""
+}
+
+// file returns how to show a file of a source: with the whole path unless there is only one folder.
+func (a *API) file(source, file string) string {
+	folders := 0
+	for _, s := range a.Settings.SourceList {
+		if s.Kind == "files" {
+			folders++
+		}
+	}
+	folder := a.folder(source)
+	if folder == "" || file == "" || filepath.IsAbs(file) || folders == 1 {
+		return file
+	}
+	return filepath.Join(folder, file)
 }
 
 // Problems returns all problems: those of the settings, of the sources, then of other parts.
 func (a *API) Problems(context.Context, admin.None) ([]feed.Problem, error) {
-	out := append([]feed.Problem{}, a.Settings...)
+	out := append([]feed.Problem{}, a.Settings.Warnings...)
 	problems, err := a.SourceProblems()
 	if err != nil {
 		out = append(out, feed.Problem{Severity: feed.Warning, Source: "ashored",
@@ -86,19 +97,22 @@ func (a *API) Problems(context.Context, admin.None) ([]feed.Problem, error) {
 		out = append(out, f()...)
 	}
 	for i := range out {
-		out[i].File = a.Names.File(out[i].Source, out[i].File)
+		out[i].File = a.file(out[i].Source, out[i].File)
 	}
 	return out, nil
 }
 
 // Waiting names what serving waits for; empty when proxies are served.
 func (a *API) Waiting() []string {
-	if a.Published.Context() != nil {
+	if a.Published() != nil {
 		return nil
 	}
 	out := []string{"the first build"}
 	for _, name := range a.state().Waiting {
-		out = append(out, a.Names.Awaited(name))
+		if s, known := a.Settings.Source(name); known {
+			name += " (setting " + s.At + ".required)"
+		}
+		out = append(out, name)
 	}
 	return out
 }
@@ -116,13 +130,33 @@ func (a *API) Status(context.Context, admin.None) (admin.Status, error) {
 // Summary is a Status without proxies, for metrics.
 func (a *API) Summary() admin.Status {
 	st := a.state()
-	s := admin.Status{Version: build.Read(), Started: a.Started, Waiting: a.Waiting(), Sources: a.located(st.Sources)}
+	s := admin.Status{Version: build.Read(), Started: a.Started, Waiting: a.Waiting(), Sources: st.Sources,
+		Config: counts(a.Published())}
 	s.Ready = len(s.Waiting) == 0
-	s.Config = a.Published.latest.Load().counts()
-	s.Config.Conflicts = st.Conflicts
+	for i := range s.Sources {
+		s.Sources[i].Folder = a.folder(s.Sources[i].Name)
+	}
+	s.Config.Contexts, s.Config.Conflicts = st.Builds, st.Conflicts
 	problems, _ := a.Problems(context.Background(), admin.None{}) // there is no error
 	s.Config.Errors = feed.Errors(problems)
 	s.Config.Warnings = len(problems) - s.Config.Errors
+	return s
+}
+
+// counts counts what a context contains. It may be nil.
+func counts(c *push.Context) admin.ConfigStatus {
+	s := admin.ConfigStatus{Objects: map[string]int{}}
+	if c == nil {
+		return s
+	}
+	in := c.Inputs()
+	s.Services = in.Services.Len()
+	for k := range in.Objects.All() {
+		s.Objects[string(k.Kind)]++
+	}
+	for _, l := range in.Endpoints.All() {
+		s.Endpoints += l.Len()
+	}
 	return s
 }
 
@@ -144,7 +178,7 @@ func (a *API) Objects(ctx context.Context, q admin.ObjectQuery) ([]admin.Object,
 	}
 	out, err := selected(q, list)
 	for i, o := range out {
-		out[i].Origin.File = a.Names.File(o.Origin.Source, o.Origin.File)
+		out[i].Origin.File = a.file(o.Origin.Source, o.Origin.File)
 	}
 	if err == nil && q.Name != "" && len(out) == 0 {
 		err = admin.NewError(admin.ErrNotFound, "there is no %s %q: \"ashorectl get %s\" lists what there is, and "+
@@ -156,7 +190,7 @@ func (a *API) Objects(ctx context.Context, q admin.ObjectQuery) ([]admin.Object,
 // active are the objects of a kind that are in use: what operators wrote, and workloads that
 // registered themselves under names that no operator used.
 func (a *API) active(kind config.Kind) (out []*config.Object) {
-	c := a.Published.Context()
+	c := a.Published()
 	if c == nil {
 		return nil
 	}

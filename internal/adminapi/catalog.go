@@ -15,11 +15,11 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Services returns the services that q selects, by host. Errors: admin.ErrNotFound if q names a host
-// and there is no such service.
+// Services returns the services that q selects, by host. Errors: admin.ErrNotFound if q names a
+// host and there is no such service.
 func (a *API) Services(ctx context.Context, q admin.ServiceQuery) ([]admin.Service, error) {
 	out := []admin.Service{}
-	if in := a.Published.Context(); in != nil {
+	if in := a.Published(); in != nil {
 		for k := range in.Inputs().Services.From(registry.Key{Host: strings.ToLower(q.Host)}) {
 			if q.Host != "" && k.Host != strings.ToLower(q.Host) {
 				break
@@ -27,7 +27,7 @@ func (a *API) Services(ctx context.Context, q admin.ServiceQuery) ([]admin.Servi
 			if q.Namespace != "" && q.Namespace != k.Namespace {
 				continue
 			}
-			s, found, err := a.Supplied(ctx, k)
+			s, found, err := a.Assembler.Supplied(ctx, k)
 			if err != nil {
 				return nil, err
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -69,13 +70,13 @@ type market struct {
 func newMarket(t *testing.T, with ...func(*push.AssemblerConfig)) *market {
 	m := &market{files: &saying[*config.Object]{"files", make(chan feed.Batch[*config.Object])},
 		dc1: &saying[registry.Instances]{"consul:dc1", make(chan feed.Batch[registry.Instances])}}
-	published := NewPublished()
+	var published atomic.Pointer[push.Context]
 	deriver := entry.New(nil)
 	cfg := push.AssemblerConfig{
 		Sources: push.Sources{Objects: []push.Source[*config.Object]{{Source: m.files}},
 			Services: []push.Source[registry.Instances]{{Source: m.dc1}}},
 		Deriver: deriver, Allocator: oneVIP{}, Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"},
-		Publish: func(c *push.Context, _ push.Changes) { published.Publish(c) },
+		Publish: func(c *push.Context, _ push.Changes) { published.Store(c) },
 	}
 	for _, change := range with {
 		change(&cfg)
@@ -90,7 +91,7 @@ func newMarket(t *testing.T, with ...func(*push.AssemblerConfig)) *market {
 			t.Error(err)
 		}
 	})
-	m.API = &API{Published: published, Supplied: a.Supplied, Entries: deriver.Entries, Derived: deriver.Name()}
+	m.API = &API{Published: published.Load, Assembler: a, Entries: deriver.Entries, Derived: deriver.Name()}
 	return m
 }
 

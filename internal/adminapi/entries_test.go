@@ -26,7 +26,7 @@ func TestRegisteredEntriesAreShown(t *testing.T) {
 	for _, o := range []*config.Object{object("b", "file"), object("both", "file")} {
 		written = written.With(o.Key, o)
 	}
-	b := &API{Published: NewPublished(), Names: ownNames{}, Entries: func() entry.Entries {
+	b := &API{Entries: func() entry.Entries {
 		var out entry.Entries
 		for _, o := range []*config.Object{object("a", entry.RegisteredSource),
 			object("both", entry.RegisteredSource)} {
@@ -34,7 +34,7 @@ func TestRegisteredEntriesAreShown(t *testing.T) {
 		}
 		return out
 	}}
-	b.Published.Publish(push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: &mesh.MeshConfig{}, Domain: "cluster.local"},
+	b.Published = publish(push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: &mesh.MeshConfig{}, Domain: "cluster.local"},
 		Objects: written}))
 	all, err := b.Objects(t.Context(), admin.ObjectQuery{Kind: "we"})
 	if err != nil {

@@ -68,7 +68,7 @@ func TestExplainer(t *testing.T) {
 	if step := got.Parts[0].Steps[0]; !step.Decides || !step.Matched || step.Origin != "a.yaml:2" || len(got.Notes) != 0 {
 		t.Errorf("the step is %+v, notes %v", step, got.Notes)
 	}
-	if _, err := (&API{Published: NewPublished()}).Explain(t.Context(),
+	if _, err := (&API{Published: publish(nil)}).Explain(t.Context(),
 		admin.ExplainRequest{}); !errors.Is(err, admin.ErrConflict) {
 		t.Errorf("without configuration: %v", err)
 	}
@@ -124,7 +124,7 @@ spec: {rules: [{from: [{source: {serviceAccounts: [shop/web]}}], to: [{operation
 		}})
 	}
 	c := push.Build(nil, in)
-	return &API{Published: publishedContext(c), Connected: func() []xds.ProxyStatus { return nil }}
+	return &API{Published: publish(c), Connected: func() []xds.ProxyStatus { return nil }}
 }
 
 // A request is judged at ports that speak HTTP alone; without one, each port is told of on its own.
@@ -199,13 +199,6 @@ spec: {action: DENY, rules: [{to: [{operation: {hosts: [admin.example]}}]}]}
 		Host: "admin.example"}); err != nil || len(got.Parts) != 1 {
 		t.Errorf("a host alone is not a request: %+v, %v", got, err)
 	}
-	for _, bad := range []string{"http://web.example", "web.example/x", "web example", "a@b"} {
-		if _, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/web", To: "api.example",
-			Host: bad}); !errors.Is(err, admin.ErrInvalid) ||
-			!strings.Contains(err.Error(), "no client can send the host") {
-			t.Errorf("%q: got %v", bad, err)
-		}
-	}
 }
 
 // A proxy is asked for the host that the request names; without one nobody can tell.
@@ -275,16 +268,8 @@ func TestExplainPath(t *testing.T) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	}
-	for _, bad := range []string{"items", "/a b", "/é", "/a#b", "*"} {
-		if _, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/web", To: "api.example", Path: bad}); !errors.Is(err, admin.ErrInvalid) || !strings.Contains(err.Error(), "no client can send") {
-			t.Errorf("%q: got %v", bad, err)
-		}
+	call.Path = "items"
+	if _, err := e.Explain(t.Context(), call); !errors.Is(err, admin.ErrInvalid) {
+		t.Errorf("a path without /: %v", err)
 	}
-}
-
-// publishedContext has published one context.
-func publishedContext(c *push.Context) *Published {
-	p := NewPublished()
-	p.Publish(c)
-	return p
 }

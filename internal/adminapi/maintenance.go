@@ -13,9 +13,9 @@ import (
 // AcceptRemovals removes what is active although the source does not supply it any more. Errors:
 // admin.ErrNotFound.
 func (a *API) AcceptRemovals(ctx context.Context, r admin.AcceptRequest) (admin.Accepted, error) {
-	removed, err := a.Accept(ctx, r.Source)
+	removed, err := a.Assembler.AcceptRemovals(ctx, r.Source)
 	// Items of a source that is not in the settings any more may still be active.
-	if err == nil && removed == 0 && !a.ActiveSource(r.Source) {
+	if _, known := a.Settings.Source(r.Source); err == nil && removed == 0 && !known {
 		return admin.Accepted{}, admin.NewError(admin.ErrNotFound,
 			"there is no source %q: \"ashorectl sources\" lists them", r.Source)
 	}

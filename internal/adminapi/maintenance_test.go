@@ -9,10 +9,20 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/settings"
 )
 
-// An operator accepts the removals of a source. Each
-// attempt is in the audit log.
+// acceptor is an assembler that only accepts removals.
+type acceptor struct {
+	Assembler
+	accept func(source string) (int, error)
+}
+
+func (a acceptor) AcceptRemovals(_ context.Context, source string) (int, error) {
+	return a.accept(source)
+}
+
+// An operator accepts the removals of a source. Each attempt is in the audit log.
 func TestAcceptRemovals(t *testing.T) {
 	t.Parallel()
 	down := errors.New("the assembler does not answer")
@@ -39,11 +49,11 @@ func TestAcceptRemovals(t *testing.T) {
 			var accepted string
 			var events []audit.Event
 			m := &API{
-				ActiveSource: func(source string) bool { return source == "files" },
-				Accept: func(_ context.Context, source string) (int, error) {
+				Settings: settings.Config{SourceList: []settings.Source{{Name: "files", Kind: "files"}}},
+				Assembler: acceptor{accept: func(source string) (int, error) {
 					accepted = source
 					return tc.want.Removed, tc.err
-				},
+				}},
 				Record: func(e audit.Event) { events = append(events, e) },
 			}
 			got, err := m.AcceptRemovals(admin.WithActor(t.Context(), "ann"), admin.AcceptRequest{Source: tc.source})

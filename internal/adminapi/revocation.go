@@ -59,13 +59,12 @@ func (a *API) Restore(ctx context.Context, r admin.RevokeRequest) (admin.Revoked
 
 // delivered says how many proxies of this replica receive a change now.
 func (a *API) delivered(q ca.RevokeRequest) admin.Revoked {
-	proxies := map[string]bool{}
+	out := admin.Revoked{Name: q.Subject}
 	for _, p := range a.Connected() {
 		if p.Who.Identity == (spiffe.ID{}) || a.Revoked(p.Who.Identity, p.Who.Fingerprint) == nil {
-			proxies[p.ID] = true
+			out.Proxies++
 		}
 	}
-	out := admin.Revoked{Name: q.Subject, Proxies: len(proxies)}
 	note := fmt.Sprintf("connected proxies that receive it now: %d", out.Proxies)
 	if out.Proxies == 0 {
 		note = "WARNING: no proxy is connected to this replica (\"ashorectl status\")"

@@ -16,13 +16,13 @@ func joined(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// elsewhere says why an object of the store is not active: the sources lack the store, or another one
-// defines the object. Empty if it is active.
+// elsewhere says why an object of the store is not active: the sources lack the store, or another
+// one defines the object. Empty if it is active.
 func (a *API) elsewhere(key config.Key) string {
-	if !a.ActiveSource(a.Store.Name()) {
+	if _, active := a.Settings.Source(a.Store.Name()); !active {
 		return "nothing of the store is active: add {kind: store} to the setting sources"
 	}
-	c := a.Published.Context()
+	c := a.Published()
 	if c == nil {
 		return ""
 	}

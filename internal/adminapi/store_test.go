@@ -226,7 +226,7 @@ func testStoreRefuses(t *testing.T, newStoreBench newBench) {
 			if len(b.has()) > 0 {
 				t.Errorf("the store has %v", b.has())
 			}
-			if !strings.Contains(b.last(), " refused: apply: ") || len(b.events) != 1 {
+			if !strings.Contains(b.last(), " failed: apply: ") || len(b.events) != 1 {
 				t.Errorf("recorded is %v", b.events)
 			}
 		})
@@ -255,7 +255,7 @@ func testStoreAt(t *testing.T, newStoreBench newBench) {
 	if _, found := b.has()["ServiceEntry shop/new"]; found {
 		t.Error("half of it was written")
 	}
-	if !strings.Contains(b.last(), "refused") || !strings.Contains(b.last(), "changed at revision 3 by user test") {
+	if !strings.Contains(b.last(), "failed") || !strings.Contains(b.last(), "changed at revision 3 by user test") {
 		t.Errorf("recorded is %s", b.last())
 	}
 	for revision, want := range map[string]error{"99": admin.ErrNotFound, "x": admin.ErrNotFound} {
@@ -458,7 +458,7 @@ func testStoreNotes(t *testing.T, newStoreBench newBench) {
 	file.Origin.Source = "file:/config"
 	stored := config.Parse("", serviceFile("db").Data).Objects[0]
 	stored.Origin = config.Origin{Source: b.API.Store.Name()}
-	b.Published.Publish(push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"},
+	b.Published = publish(push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"},
 		Objects: push.Objects{}.With(file.Key, file).With(stored.Key, stored)}))
 	const note = "web.yaml:1 defines it too: the first of the two in the setting sources is active"
 	for _, write := range []admin.StoreWrite{applyOf(serviceFile("web"), serviceFile("db"), serviceFile("new")),
@@ -496,26 +496,35 @@ func testStored(t *testing.T, newStoreBench newBench) {
 	}
 }
 
-// endless is a store with a long past.
-type endless struct{ config.Store }
-
-func (e endless) History(_ context.Context, q config.Query) (config.Past, error) {
-	if !q.Bare {
-		panic("all of it was read")
-	}
-	return config.Past{Latest: "1", Since: "0", Revisions: []config.Revision{{Number: "1",
-		Writes: make([]config.Write, maxDifferences+1)}}}, nil
+// limited is a store that records the limit of a query.
+type limited struct {
+	config.Store
+	limit *int
 }
 
-// More differences than fit into an answer are refused before they are read, with what to ask
-// instead.
-func TestStoreHistoryEndless(t *testing.T) {
+func (l limited) History(_ context.Context, q config.Query) (config.Past, error) {
+	*l.limit = q.Limit
+	return config.Past{Latest: "1", Since: "0"}, nil
+}
+
+// With differences, which are in memory, an answer has a limited number of revisions.
+func TestStoreHistoryLimit(t *testing.T) {
 	t.Parallel()
 	b := onStore(openBolt)(t)
-	b.API.Store = endless{b.API.Store}
-	_, err := b.History(t.Context(), admin.HistoryRequest{Differences: true})
-	if !errors.Is(err, admin.ErrInvalid) || !strings.Contains(err.Error(), "--limit") {
-		t.Errorf("got %v, want ErrInvalid and what to do", err)
+	limit := -1
+	b.API.Store = limited{b.API.Store, &limit}
+	for _, c := range []struct {
+		request admin.HistoryRequest
+		want    int
+	}{
+		{admin.HistoryRequest{Differences: true}, maxDifferences},
+		{admin.HistoryRequest{Differences: true, Limit: 1000}, maxDifferences},
+		{admin.HistoryRequest{Differences: true, Limit: 3}, 3},
+		{admin.HistoryRequest{Limit: 1000}, 1000},
+	} {
+		if _, err := b.History(t.Context(), c.request); err != nil || limit != c.want {
+			t.Errorf("%+v: the limit is %d, %v; want %d", c.request, limit, err, c.want)
+		}
 	}
 }
 

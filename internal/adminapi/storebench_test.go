@@ -16,6 +16,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
@@ -42,7 +43,8 @@ func (a *API) apply(ctx context.Context, who string, files ...admin.Piece) (admi
 
 // newStorekeeper keeps a store; events go to record.
 func newStorekeeper(s meshStore, record func(audit.Event)) *API {
-	return &API{Store: s, ActiveSource: func(string) bool { return true }, Names: ownNames{}, Published: NewPublished(), Record: record, Log: hclog.NewNullLogger()}
+	active := settings.Config{SourceList: []settings.Source{{Name: "store", Kind: "store"}}}
+	return &API{Store: s, Settings: active, Published: publish(nil), Record: record}
 }
 
 // openBolt opens a store of its own.

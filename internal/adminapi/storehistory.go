@@ -13,9 +13,9 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 )
 
-// maxDifferences is how many changes one answer shows with their differences: both sides of all of
-// them are in memory.
-const maxDifferences = 20_000
+// maxDifferences is how many revisions one answer shows with their differences: both sides of all
+// changes are in memory.
+const maxDifferences = 20
 
 // written is what a plan did, or would do. Differences take a while: they end with ctx.
 func written(ctx context.Context, p *storePlan, preview bool) (admin.Written, error) {
@@ -33,11 +33,14 @@ func written(ctx context.Context, p *storePlan, preview bool) (admin.Written, er
 	return out, nil
 }
 
-// History returns past writes, the latest first. Errors: admin.ErrInvalid, also for too many
-// differences; admin.ErrNotFound.
+// History returns past writes, the latest first. With differences there are at most maxDifferences.
+// Errors: admin.ErrInvalid, admin.ErrNotFound.
 func (a *API) History(ctx context.Context, r admin.HistoryRequest) (admin.StoreHistory, error) {
 	out := admin.StoreHistory{Revisions: []admin.StoreRevision{}}
-	q := config.Query{Limit: max(r.Limit, 0), Bare: true}
+	q := config.Query{Limit: max(r.Limit, 0), Bare: !r.Differences}
+	if r.Differences && (q.Limit == 0 || q.Limit > maxDifferences) {
+		q.Limit = maxDifferences
+	}
 	if r.Ref != nil {
 		var err error
 		if q.Key, err = keyOf(*r.Ref); err != nil {
@@ -45,18 +48,6 @@ func (a *API) History(ctx context.Context, r admin.HistoryRequest) (admin.StoreH
 		}
 	}
 	past, err := a.Store.History(ctx, q)
-	if err == nil && r.Differences {
-		n := 0
-		for _, r := range past.Revisions {
-			n += len(r.Writes)
-		}
-		if n > maxDifferences {
-			return out, admin.NewError(admin.ErrInvalid, "%d changes are too many to show how each one changed its object, "+
-				"%d may be: ask for fewer revisions (--limit), or for one object", n, maxDifferences)
-		}
-		q.Bare = false
-		past, err = a.Store.History(ctx, q)
-	}
 	if err != nil {
 		return out, storeError(err)
 	}

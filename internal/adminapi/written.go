@@ -2,7 +2,6 @@ package adminapi
 
 import (
 	"cmp"
-	"encoding/hex"
 	"fmt"
 	"strconv"
 
@@ -47,32 +46,12 @@ func (w *ConfigAudit) Published(objects push.Objects) {
 func change(old, now *config.Object) audit.Event {
 	o := cmp.Or(now, old)
 	e := audit.Event{Action: audit.ConfigWrite, Actor: o.Origin.Source, Target: o.Key.String(),
-		Details: map[string]string{}}
+		Reason: actionOf(old, now), Details: map[string]string{}}
 	switch {
 	case o.Origin.File != "":
 		e.Details["file"] = o.Origin.File + ":" + strconv.Itoa(o.Origin.Line)
 	case o.Revision != "":
 		e.Details["revision"] = o.Revision
 	}
-	if old != nil {
-		e.Details["before"] = contentHash(old)
-	}
-	if now != nil {
-		e.Details["sha256"] = contentHash(now)
-	}
-	switch {
-	case old == nil:
-		e.Reason = "created"
-	case now == nil:
-		e.Reason = "deleted"
-	default:
-		e.Reason = "changed"
-	}
 	return e
-}
-
-// contentHash identifies the content of an object, on every replica of one release alike.
-func contentHash(o *config.Object) string {
-	sum := config.Digest(o)
-	return hex.EncodeToString(sum[:])
 }

@@ -23,8 +23,7 @@ const (
 	WorkloadRestore    = "workload.restore"
 	RegistrationRefuse = "registration.refuse"
 	ConfigWrite        = "config.write"
-	ConfigRead         = "config.read" // by another control plane
-	SettingsReload     = "settings.reload"
+	ConfigRead         = "config.read"     // by another control plane
 	VIPRelease         = "vip.release"     // unused virtual IPs were released
 	RemovalsAccept     = "removals.accept" // retained objects of a source were removed
 	DumpRead           = "dump.read"

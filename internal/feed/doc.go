@@ -5,7 +5,7 @@
 // such as a file or a Consul service. Sources retain nothing. The Merger does, by five rules:
 //
 //   - R1: an invalid item keeps its previous version, and an unreadable group keeps all its items.
-//   - R2: a source that is down keeps its items, at most for MaxAge.
+//   - R2: a source that is down keeps its items.
 //   - R3: a configuration object that no source supplies any more is removed after a delay, but not
 //     while a fault may be the reason.
 //   - R4: if a source loses all or most of its items at once, they stay.
@@ -15,6 +15,5 @@
 // The package is generic: it knows neither configuration nor services.
 //
 // Limits: removals within the delay of R3 may be lost if the process is killed. An object that
-// moves between two sources that are both down may be used from either. Age is per source, not per
-// group.
+// moves between two sources that are both down may be used from either.
 package feed

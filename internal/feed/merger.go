@@ -37,20 +37,17 @@ type SourceConfig struct {
 	Name string
 	// Required means that serving waits until the source has sent content, now or before a restart.
 	Required bool
-	// MaxAge is how long items are used while their source is down. Zero means without limit. The
-	// time restarts with the process.
-	MaxAge time.Duration
 }
 
 // Merger holds the latest content of every group of every source, and what is retained of previous
 // content. It is not safe for concurrent use. Callers pass the current time.
 //
-// Items with the same key are ordered by source (SetSources order), then by group name, then by
+// Items with the same key are ordered by source (that of NewMerger), then by group name, then by
 // position. The first is active. So the order of arrival does not matter.
 type Merger[K Key, T any] struct {
 	cfg     Config[K, T]
 	sources map[string]*source[K, T]
-	list    []*source[K, T] // sources of SetSources, in order
+	list    []*source[K, T] // those of NewMerger, in order
 
 	items  map[K][]*item[K, T] // in order of precedence
 	shared map[K]struct{}      // keys with several items
@@ -69,19 +66,18 @@ type source[K Key, T any] struct {
 	groups map[string]*group[K, T]
 	items  int                       // number of items of all groups, without those that are retained
 	faulty map[*group[K, T]]struct{} // groups that have problems or faults, or retain items
-	ended  map[K]time.Time           // when R4 gave up on items that did not return, by key
 
 	delivered bool // the source sent content, perhaps before the restart
-	expired   bool // the items are older than MaxAge and not used
 	dropped   bool // the source is unlisted, and its groups were removed
 }
 
 // unlisted is the rank of sources that are not in the list.
 const unlisted = math.MaxInt
 
-// NewMerger returns a merger without sources.
-func NewMerger[K Key, T any](cfg Config[K, T]) *Merger[K, T] {
-	return &Merger[K, T]{
+// NewMerger returns a merger of sources, in order of precedence. Names are unique. A source that
+// has saved content and is not in the list is removed once all required sources have synced.
+func NewMerger[K Key, T any](cfg Config[K, T], list []SourceConfig) *Merger[K, T] {
+	m := &Merger[K, T]{
 		cfg:     cfg,
 		sources: map[string]*source[K, T]{},
 		items:   map[K][]*item[K, T]{},
@@ -89,42 +85,19 @@ func NewMerger[K Key, T any](cfg Config[K, T]) *Merger[K, T] {
 		changed: map[K]struct{}{},
 		unsaved: map[groupID]struct{}{},
 	}
-}
-
-// SetSources replaces the list of sources, in order of precedence. Names are unique. A source that is
-// no longer listed is removed once all required sources have synced. It returns the keys whose items
-// changed, in no order.
-func (m *Merger[K, T]) SetSources(list []SourceConfig, now time.Time) (changed []K) {
-	for _, s := range m.sources {
-		m.setExpired(s, false)
-		s.rank = unlisted
-	}
-	m.list = nil
 	for rank, cfg := range list {
 		s := m.source(cfg.Name)
-		s.SourceConfig, s.rank, s.dropped = cfg, rank, false
+		s.SourceConfig, s.rank = cfg, rank
 		m.list = append(m.list, s)
 	}
-	for _, s := range m.sources {
-		if s.rank == unlisted { // if the source is added again, its groups are treated as restored
-			s.status = SourceStatus{}
-		}
-	}
-	for k := range m.shared {
-		if list := m.items[k]; !slices.IsSortedFunc(list, (*item[K, T]).compare) {
-			slices.SortFunc(list, (*item[K, T]).compare)
-			m.changed[k] = struct{}{}
-		}
-	}
-	return m.finish(now)
+	return m
 }
 
 // source returns the source with a name. It adds one if there is none.
 func (m *Merger[K, T]) source(name string) *source[K, T] {
 	s := m.sources[name]
 	if s == nil {
-		s = &source[K, T]{rank: unlisted, groups: map[string]*group[K, T]{}, faulty: map[*group[K, T]]struct{}{},
-			ended: map[K]time.Time{}}
+		s = &source[K, T]{rank: unlisted, groups: map[string]*group[K, T]{}, faulty: map[*group[K, T]]struct{}{}}
 		s.Name = name
 		m.sources[name] = s
 	}
@@ -147,7 +120,6 @@ func (m *Merger[K, T]) Apply(b Batch[T], now time.Time) (changed []K) {
 		return nil
 	}
 	s.status.Error, s.status.ErrorSince = "", time.Time{}
-	m.setExpired(s, false)
 	m.applyGroups(s, b, now)
 	s.status.Synced = s.status.Synced || b.Full
 	return m.finish(now)
@@ -185,10 +157,9 @@ func (m *Merger[K, T]) applyGroups(s *source[K, T], b Batch[T], now time.Time) {
 	}
 }
 
-// finish expires sources, drops unlisted ones and ends due retention. It returns the keys whose
+// finish drops unlisted sources and ends due retention. It returns the keys whose
 // items changed.
 func (m *Merger[K, T]) finish(now time.Time) []K {
-	m.expireSources(now)
 	m.dropUnlisted(now)
 	m.settle(now)
 	out := slices.Collect(maps.Keys(m.changed))
@@ -234,7 +205,6 @@ func (i *item[K, T]) compare(o *item[K, T]) int {
 
 // add indexes an item and ends the retention of items it replaces.
 func (m *Merger[K, T]) add(i *item[K, T]) {
-	delete(i.group.source.ended, i.key)
 	for _, o := range slices.Clone(m.items[i.key]) {
 		if o.lost() && m.replaces(i, o) {
 			m.endRemoval(o)
@@ -280,9 +250,7 @@ type Supply[T any] struct {
 func (m *Merger[K, T]) Items(k K) []Supply[T] {
 	var out []Supply[T]
 	for _, i := range m.items[k] {
-		if s := i.group.source; !s.expired {
-			out = append(out, Supply[T]{s.Name, i.group.name, i.Item})
-		}
+		out = append(out, Supply[T]{i.group.source.Name, i.group.name, i.Item})
 	}
 	return out
 }

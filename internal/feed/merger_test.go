@@ -43,8 +43,7 @@ type world struct {
 
 func newWorld(t *testing.T, cfg Config[testKey, testItem], sources ...SourceConfig) *world {
 	w := &world{t: t, cfg: cfg, now: epoch, saved: map[groupID]SavedGroup[testItem]{}, changed: map[testKey]bool{}}
-	w.m = NewMerger(cfg)
-	w.setSources(sources...)
+	w.sources, w.m = sources, NewMerger(cfg, sources)
 	return w
 }
 
@@ -59,9 +58,10 @@ func (w *world) note(changed []testKey) {
 	}
 }
 
+// setSources restarts with other sources.
 func (w *world) setSources(list ...SourceConfig) {
 	w.sources = list
-	w.note(w.m.SetSources(list, w.now))
+	w.restart()
 }
 
 func (w *world) apply(b Batch[testItem]) { w.note(w.m.Apply(b, w.now)) }
@@ -84,8 +84,7 @@ func (w *world) wait(d time.Duration) {
 }
 
 func (w *world) restart() {
-	w.m = NewMerger(w.cfg)
-	w.m.SetSources(w.sources, w.now)
+	w.m = NewMerger(w.cfg, w.sources)
 	w.note(w.m.Restore(slices.Collect(maps.Values(w.saved)), w.now))
 }
 
@@ -110,9 +109,7 @@ func (w *world) active() string {
 
 // retainedMark is "~" if item n of those that are used for k is retained.
 func retainedMark(m *Merger[testKey, testItem], k testKey, n int) string {
-	used := slices.DeleteFunc(slices.Clone(m.items[k]),
-		func(i *item[testKey, testItem]) bool { return i.group.source.expired })
-	if used[n].lost() || used[n].Stale {
+	if used := m.items[k]; used[n].lost() || used[n].Stale {
 		return "~"
 	}
 	return ""
@@ -400,7 +397,8 @@ func TestRestart(t *testing.T) { // R5
 			"want x=2",
 		}},
 		{"a source that left the settings", []step{
-			"s1 full a: x=1", "s2 full b: y=1", "sources s1", "want x=1 y=1~", "wait 2s", "want x=1",
+			"s1 full a: x=1", "s2 full b: y=1", "sources s1", "want x=1 y=1", "s1 full a: x=1", "want x=1 y=1~", "wait 2s",
+			"want x=1",
 		}},
 		{"not before all others delivered", []step{
 			"s1 full a: x=1", "s2 full b: y=1", "restart", "sources s1", "wait 24h", "want x=1 y=1",
@@ -415,22 +413,6 @@ func TestRestart(t *testing.T) { // R5
 			"s2 full b: y=2", "want x=1 y=2",
 		}},
 	})
-}
-
-func TestMaxAge(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, objectConfig, SourceConfig{Name: "s1", MaxAge: time.Hour}, SourceConfig{Name: "s2"})
-	w.run("s1 full a: x=1", "s2 full a: y=1", "down s1", "wait 59m", "want x=1 y=1", "down s1", "wait 1m", "want y=1")
-	if got, want := problemTexts(w.m), "older than maxAge (1h0m0s)"; !strings.Contains(got, want) {
-		t.Errorf("problems are %q, want one that says %q", got, want)
-	}
-	w.run("s2 full a: x=3 y=1", "want x=3 y=1")
-	if got := problemTexts(w.m); strings.Contains(got, "which is used") {
-		t.Errorf("an item that is not used any more is a duplicate: %s", got)
-	}
-	w.run("s2 full a: y=1", "want y=1")
-	w.run("up s1", "want x=1 y=1", "restart", "down s1", "wait 59m", "want x=1 y=1", "wait 1m", "want y=1",
-		"s1 full a: x=2", "want x=2 y=1")
 }
 
 func problemTexts(m *Merger[testKey, testItem]) string {

@@ -22,10 +22,8 @@ type model struct {
 }
 
 type modelSource struct {
-	groups  map[string]*modelGroup
-	synced  bool
-	down    time.Time // zero: it is not
-	expired bool
+	groups map[string]*modelGroup
+	synced bool
 }
 
 type modelGroup struct {
@@ -84,9 +82,6 @@ func (m *model) supplies(k testKey) []string {
 			groups[r.group] = groups[r.group] || r.source == name
 		}
 		for _, group := range slices.Sorted(maps.Keys(groups)) {
-			if s.expired {
-				continue
-			}
 			if g := s.groups[group]; g != nil {
 				for _, i := range g.items {
 					if i.item.key() == k {
@@ -126,38 +121,19 @@ func (m *model) endSupplied() {
 	})
 }
 
+// setSources restarts with other sources.
 func (m *model) setSources(list []SourceConfig) {
-	for _, s := range m.sources {
-		s.expired = false
-	}
-	m.endSupplied()
-	for name, s := range m.sources {
-		s.synced = s.synced && m.listed(name)
-	}
 	m.list = list
 	for _, c := range list {
 		m.source(c.Name)
 	}
-	for name, s := range m.sources {
-		if !m.listed(name) {
-			s.synced, s.down = false, time.Time{}
-		}
-	}
-	m.finish()
+	m.restart()
 }
 
 func (m *model) apply(b Batch[testItem]) {
-	if !m.listed(b.Source) {
+	if !m.listed(b.Source) || b.Down != nil {
 		return
 	}
-	s := m.source(b.Source)
-	if b.Down != nil {
-		if s.down.IsZero() {
-			s.down = m.now
-		}
-		return
-	}
-	s.down, s.expired = time.Time{}, false
 	m.endSupplied()
 	m.take(b)
 	m.finish()
@@ -223,13 +199,6 @@ func (m *model) take(b Batch[testItem]) {
 }
 
 func (m *model) finish() {
-	for _, c := range m.list {
-		s := m.source(c.Name)
-		if c.MaxAge == 0 || s.down.IsZero() || s.expired || m.now.Before(s.down.Add(c.MaxAge)) {
-			continue
-		}
-		s.expired = true
-	}
 	if !slices.ContainsFunc(m.list, func(c SourceConfig) bool { return c.Required && !m.source(c.Name).synced }) {
 		for _, name := range slices.Backward(slices.Sorted(maps.Keys(m.sources))) {
 			if !m.listed(name) && !m.source(name).synced {
@@ -306,12 +275,6 @@ func (m *model) wait(end time.Time) {
 				next = r.due
 			}
 		}
-		for _, c := range m.list {
-			if s := m.source(c.Name); c.MaxAge > 0 && !s.down.IsZero() && !s.expired &&
-				s.down.Add(c.MaxAge).Before(next) {
-				next = s.down.Add(c.MaxAge)
-			}
-		}
 		if next.After(end) {
 			break
 		}
@@ -325,7 +288,7 @@ func (m *model) wait(end time.Time) {
 
 func (m *model) restart() {
 	for _, s := range m.sources {
-		s.synced, s.down, s.expired = false, time.Time{}, false
+		s.synced = false
 	}
 	m.endSupplied()
 	for _, r := range m.removals {
@@ -358,11 +321,7 @@ func (h *history) pick(n int) bool { return h.rand.IntN(n) == 0 }
 func (h *history) randomSources() []SourceConfig {
 	var out []SourceConfig
 	for _, n := range h.rand.Perm(3)[:1+h.rand.IntN(3)] {
-		c := SourceConfig{Name: fmt.Sprint("s", n), Required: h.pick(2)}
-		if h.pick(4) {
-			c.MaxAge = 20 * time.Minute
-		}
-		out = append(out, c)
+		out = append(out, SourceConfig{Name: fmt.Sprint("s", n), Required: h.pick(2)})
 	}
 	return out
 }
@@ -496,18 +455,17 @@ func runHistory(t *testing.T, seed uint64, steps int) {
 		cfg = serviceConfig
 	}
 	h := &history{
-		world: newWorld(t, cfg), rand: rand.New(rand.NewPCG(seed, 0)),
+		world: newWorld(t, cfg, named("s0", "s1", "s2")...), rand: rand.New(rand.NewPCG(seed, 0)),
 		model: &model{cfg: cfg, now: epoch, sources: map[string]*modelSource{}},
 	}
-	first := named("s0", "s1", "s2")
-	h.setSources(first...)
-	h.model.setSources(first)
+	h.model.setSources(h.sources)
 	before := h.state()
 	for range steps {
 		clear(h.changed)
 		h.step()
 		after := h.state()
-		restarted := h.log[len(h.log)-1] == "restart"
+		last := h.log[len(h.log)-1]
+		restarted := last == "restart" || strings.HasPrefix(last, "sources")
 		if diff := h.check(before, after, restarted); diff != "" {
 			t.Fatalf("seed %d, step %d: %s\n%s", seed, len(h.log), diff,
 				strings.Join(h.log[max(0, len(h.log)-25):], "\n"))

@@ -100,11 +100,7 @@ func (m *Merger[K, T]) Expire(now time.Time) (changed []K) {
 
 // NextExpiry returns when to call Expire next. Zero if it need not be called before the next Apply.
 func (m *Merger[K, T]) NextExpiry() time.Time {
-	next := m.nextRemoval
-	for _, s := range m.list {
-		next = earlier(next, s.expiry())
-	}
-	return next
+	return m.nextRemoval
 }
 
 // settle ends or extends the retention of items whose removal is due.
@@ -121,11 +117,7 @@ func (m *Merger[K, T]) settle(now time.Time) {
 			case mass && !i.Settled:
 				m.retainMass(i)
 			case i.due.IsZero() || now.Before(i.due): // retained until later
-			case i.Mass:
-				m.endRemoval(i)
-				s.ended[i.key] = now
-				continue
-			case !m.settleItem(i, f, now):
+			case i.Mass || !m.settleItem(i, f, now):
 				m.endRemoval(i)
 				continue
 			}
@@ -162,8 +154,7 @@ func (s *source[K, T]) lostMost(now time.Time) bool {
 }
 
 // AcceptRemovals removes all items of a source that R3 and R4 retain, and returns the keys whose
-// items changed. It ends the problem about items that R4 no longer retains. A source that is not in
-// the list loses all its items.
+// items changed. A source that is not in the list loses all its items.
 func (m *Merger[K, T]) AcceptRemovals(source string, now time.Time) (changed []K) {
 	s := m.sources[source]
 	if s == nil {
@@ -175,6 +166,5 @@ func (m *Merger[K, T]) AcceptRemovals(source string, now time.Time) (changed []K
 	for i := range s.removed() {
 		m.endRemoval(i)
 	}
-	clear(s.ended)
 	return m.finish(now)
 }

@@ -26,9 +26,8 @@ type SavedItem[T any] struct {
 	Removal `json:",omitzero"`
 }
 
-// Restore adds the groups that were saved before a restart. Call it once, after the first
-// SetSources and before Apply. Groups of sources that are not in the list are treated as by
-// SetSources. It returns the keys that have items.
+// Restore adds the groups that were saved before a restart. Call it once, before Apply. It returns
+// the keys that have items.
 func (m *Merger[K, T]) Restore(saved []SavedGroup[T], now time.Time) (changed []K) {
 	for _, group := range saved {
 		s := m.source(group.Source)

@@ -60,9 +60,6 @@ func (m *Merger[K, T]) Status() []SourceStatus {
 		if s.status.Error != "" {
 			out[n].Problems++
 		}
-		if len(s.ended) > 0 {
-			out[n].Problems++
-		}
 		for g := range s.faulty {
 			out[n].Problems += len(g.problems)
 			out[n].Retained += len(g.removed)
@@ -84,9 +81,6 @@ func (m *Merger[K, T]) Problems(describe func(T) string) []Problem {
 		if p := s.problem(); p.Text != "" {
 			out = append(out, p)
 		}
-		if len(s.ended) > 0 {
-			out = append(out, s.endedProblem(m.cfg.MassRemoval))
-		}
 		for g := range s.faulty {
 			for _, p := range g.problems {
 				_, stale := old[p.Object]
@@ -105,17 +99,17 @@ func (m *Merger[K, T]) Problems(describe func(T) string) []Problem {
 	return out
 }
 
-// duplicates yields each item that is not used because another one takes precedence, after that one.
+// duplicates yields each item that is not used because another one takes precedence, after that
+// one.
 func (m *Merger[K, T]) duplicates() iter.Seq2[*item[K, T], *item[K, T]] {
 	return func(yield func(used, unused *item[K, T]) bool) {
+		if m.cfg.Union { // all are used together
+			return
+		}
 		for k := range m.shared {
-			var used *item[K, T]
-			for _, i := range m.items[k] {
-				switch {
-				case m.cfg.Union, i.group.source.expired: // used together; or not, and a problem says so
-				case used == nil:
-					used = i
-				case !yield(used, i):
+			list := m.items[k]
+			for _, i := range list[1:] {
+				if !yield(list[0], i) {
 					return
 				}
 			}
@@ -140,17 +134,12 @@ func (m *Merger[K, T]) outdated() map[string]struct{} {
 
 // problem describes why the source's items may be stale. Text is empty if they are not.
 func (s *source[K, T]) problem() Problem {
-	p := Problem{Severity: Warning, Source: s.Name, Stale: !s.expired, Text: s.status.Error,
-		Since: s.status.ErrorSince}
+	p := Problem{Severity: Warning, Source: s.Name, Stale: true, Text: s.status.Error, Since: s.status.ErrorSince}
 	switch {
 	case s.rank == unlisted && s.items > 0:
 		p.Text = fmt.Sprintf("the source is not in the settings any more; its items (%d) stay active until all "+
 			"required sources have delivered, or until you run %s", s.items, s.acceptCommand())
-	case p.Text == "":
-	case s.expired:
-		p.Severity = Error
-		p.Text += fmt.Sprintf("; its items are older than maxAge (%s) and not used", s.MaxAge)
-	default:
+	case p.Text != "":
 		p.Text += "; its items stay active"
 	}
 	return p
@@ -200,7 +189,8 @@ func commonProblem[K Key, T any](items []*item[K, T]) Problem {
 	return first.retained(countAndNames(keys) + " removed")
 }
 
-// countAndNames returns "1 item (Thing x) was", or "12 items (Thing a, Thing b, Thing c, ...) were".
+// countAndNames returns "1 item (Thing x) was", or "12 items (Thing a, Thing b, Thing c, ...)
+// were".
 func countAndNames[K Key](keys map[K]time.Time) string {
 	names := make([]string, 0, len(keys))
 	for k := range keys {
@@ -214,17 +204,6 @@ func countAndNames[K Key](keys map[K]time.Time) string {
 		names = append(names[:3], "...")
 	}
 	return fmt.Sprintf("%d items (%s) were", len(keys), strings.Join(names, ", "))
-}
-
-// endedProblem returns a problem that names the items whose retention by R4 ended.
-func (s *source[K, T]) endedProblem(limit time.Duration) Problem {
-	p := Problem{Severity: Warning, Source: s.Name}
-	for _, at := range s.ended {
-		p.Since = earlier(p.Since, at)
-	}
-	p.Text = fmt.Sprintf("%s lost by source %s at once and did not return within %s, so they are no longer active; "+
-		"restore them, or run %s", countAndNames(s.ended), s.Name, limit, s.acceptCommand())
-	return p
 }
 
 // retained returns a problem that says why an item is retained. removed says what was removed.

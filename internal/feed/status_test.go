@@ -61,42 +61,6 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// When services are no longer retained, a warning names them until they return or their removal is
-// accepted.
-func TestEndOfMassRemoval(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, serviceConfig, named("s1")...)
-	w.run("s1 full "+many("a", 12), "s1 full", "wait 10m", "want ")
-	const rest = ` lost by source s1 at once and did not return within 10m0s, so they are no longer active; restore them, or run "ashorectl sources accept-removals s1"` + "\n"
-	check := func(want string) {
-		t.Helper()
-		if diff := cmp.Diff(want, problemTexts(w.m)); diff != "" {
-			t.Errorf("problems (-want +got):\n%s", diff)
-		}
-		if problems := w.m.Status()[0].Problems; (problems == 0) != (want == "") {
-			t.Errorf("the source has %d problems, want %q", problems, want)
-		}
-	}
-	check("warning s1: 12 items (Thing a000, Thing a001, Thing a002, ...) were" + rest)
-	w.run("s1 full " + many("a", 11))
-	check("warning s1: 1 item (Thing a011) was" + rest)
-	w.run("accept s1")
-	check("")
-}
-
-// An item that is not used because of maxAge is not a duplicate.
-func TestDuplicateOfDroppedSource(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, objectConfig, SourceConfig{Name: "s1", MaxAge: time.Hour},
-		SourceConfig{Name: "s2"}, SourceConfig{Name: "s3"})
-	w.run("s1 full a: x=1", "s2 full b: x=2", "s3 full c: x=3", "down s1", "wait 1h", "want x=2")
-	want := "error s1: connection refused; its items are older than maxAge (1h0m0s) and not used\n" +
-		"error Thing x: defined in (x=2) of source s2, which is used, and again in (x=3) of source s3, which is not; remove one of them\n"
-	if diff := cmp.Diff(want, problemTexts(w.m)); diff != "" {
-		t.Errorf("problems (-want +got):\n%s", diff)
-	}
-}
-
 // A problem keeps the time when it appeared while it is sent again, also on another line.
 func TestProblemSince(t *testing.T) {
 	t.Parallel()

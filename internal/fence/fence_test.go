@@ -82,7 +82,7 @@ func pureFences() []pureFence {
 	io := []string{"os", "net", "net/http", "log", "log/slog", "github.com/hashicorp/go-hclog",
 		"github.com/prometheus/client_golang"}
 	return []pureFence{
-		{pkg: "push", except: []string{"assembler.go", "requests.go", "runner.go"}, imports: io},
+		{pkg: "push", except: []string{"assembler.go", "requests.go"}, imports: io},
 		{pkg: "xds/gen/...", imports: append(slices.Clone(io), "sync", "sync/atomic")},
 		{pkg: "xds/ads", imports: io, variables: true},
 		{pkg: "xds/resource", imports: io, variables: true},

@@ -59,19 +59,6 @@ func (l *Limiter) Exhausted(key string, now time.Time) bool {
 	return ok && e.Value.(*bucket).tokens.TokensAt(now) < 1 //nolint:forcetypeassert // the list holds nothing else
 }
 
-// Charge counts n more events of a key, allowed or not. The next one is allowed once enough
-// tokens have refilled.
-func (l *Limiter) Charge(key string, n int, now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	tokens := l.bucket(key, now).tokens
-	for n > 0 { // a reservation takes no more than the burst
-		part := min(n, tokens.Burst())
-		tokens.ReserveN(now, part)
-		n -= part
-	}
-}
-
 // bucket returns the bucket of a key, a full one if the key is new. The caller holds mu.
 func (l *Limiter) bucket(key string, now time.Time) *bucket {
 	if e, ok := l.byKey[key]; ok {

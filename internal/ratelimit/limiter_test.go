@@ -107,18 +107,3 @@ func TestExhausted(t *testing.T) {
 		t.Error("asking about a key remembers it")
 	}
 }
-
-func TestCharge(t *testing.T) {
-	t.Parallel()
-	l := Limiter{Burst: 4, Every: time.Second}
-	l.Allow("a", noon)
-	l.Charge("a", 9, noon) // six more than are left
-	for after, want := range []int{0, 0, 0, 0, 0, 0, 0, 1, 1} {
-		if got := allowed(&l, "a", noon.Add(time.Duration(after)*time.Second)); got != want {
-			t.Errorf("after %d s: got %d events, want %d", after, got, want)
-		}
-	}
-	if got := allowed(&l, "b", noon); got != 4 {
-		t.Errorf("b: got %d events, want 4", got)
-	}
-}

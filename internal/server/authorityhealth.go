@@ -80,10 +80,6 @@ func (h *authorityHealth) examine(ctx context.Context, now time.Time) *findings 
 			state = "revoked"
 		}
 		f.workloads[state]++
-		if w.Warning != "" {
-			f.problems = append(f.problems, feed.Problem{Severity: feed.Warning, Source: "workloads", Object: w.Name,
-				Text: w.Warning})
-		}
 	}
 	f.problems = append(f.problems, h.unknownPrincipals(ctx, status, list.Workloads)...)
 	return f
@@ -93,7 +89,7 @@ func (h *authorityHealth) examine(ctx context.Context, now time.Time) *findings 
 // plugged in others may issue certificates too.
 func (h *authorityHealth) unknownPrincipals(ctx context.Context, status admin.Authority,
 	joined []admin.Workload) []feed.Problem {
-	latest := h.api.Published.Context()
+	latest := h.api.Published()
 	if latest == nil || status.Kind != ca.SelfSigned {
 		return nil
 	}

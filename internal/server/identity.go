@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/ca"
@@ -26,8 +25,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds"
 )
 
-// identity is the certificate authority with its parts. Nil: there is none, for nothing listens with
-// TLS. All fields are immutable.
+// identity is the certificate authority with its parts. Nil: there is none, for nothing listens
+// with TLS. All fields are immutable.
 type identity struct {
 	manager     *ca.Manager
 	ledger      *ca.Ledger
@@ -42,14 +41,14 @@ type identity struct {
 
 // newIdentity finds the certificate authority, or creates one. The xDS server is built after it:
 // the callbacks that need it are called only while Run runs.
-func (s *Server) newIdentity(ctx context.Context, cfg settings.Config, reach reach,
-	rt *shared.Runtime) (*identity, error) {
+func (s *Server) newIdentity(ctx context.Context, reach reach, rt *shared.Runtime) (*identity, error) {
+	cfg := s.cfg
 	if !cfg.Secure() {
 		return nil, nil
 	}
 	log, records := s.log.Named("ca"), s.store.Records()
 	id := &identity{domain: cfg.MeshConfig.Config.GetTrustDomain(),
-		connections: ca.BoundConnections(cfg.CA.Validity), group: groups(s.published.Context)}
+		connections: ca.BoundConnections(cfg.CA.Validity), group: groups(s.published.Load)}
 	var err error
 	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: records, Dir: authorityFolder(cfg),
 		TrustDomain: id.domain, Aliases: cfg.MeshConfig.Config.GetTrustDomainAliases(), Groups: id.group,
@@ -121,11 +120,6 @@ func (id *identity) joined(ctx context.Context, leaf *x509.Certificate) (string,
 		return "", &xds.NotJoinedError{Public: r.Public, Err: r}
 	}
 	return w.Group, err
-}
-
-// credentials returns those of the listener with TLS.
-func (id *identity) credentials(limiter *connLimiter) credentials.TransportCredentials {
-	return limitedTLS{credentials.NewTLS(ca.ServerTLS(id.manager.ServerCertificate)), id.verify, limiter}
 }
 
 // replaced ends the streams of a workload whose name another machine took.

@@ -41,14 +41,14 @@ func Init(ctx context.Context, cfg settings.Config, log hclog.Logger) (done []st
 	}
 	s := newServer(cfg, log)
 	defer func() { err = errors.Join(err, s.close()) }()
-	if err := s.openState(cfg); err != nil {
+	if err := s.openState(); err != nil {
 		return nil, err
 	}
 	if !exists {
 		done = append(done, "created the store in "+cfg.State)
 	}
 	if cfg.Store.Shared() {
-		created, err := s.openStore(ctx, cfg, true)
+		created, err := s.openStore(ctx, true)
 		switch {
 		case err != nil:
 			return nil, err

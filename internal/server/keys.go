@@ -14,7 +14,7 @@ import (
 )
 
 // keySource fetches the keys of the issuers that policies name, for the assembler.
-type keySource struct{ keys *jwks.Refresher }
+type keySource struct{ *jwks.Refresher }
 
 var _ push.KeySource = keySource{}
 
@@ -25,12 +25,9 @@ func newKeySource(s settings.Config, log hclog.Logger) keySource {
 		File: filepath.Join(s.State, "jwks.json"), Log: log})}
 }
 
-// Want implements push.KeySource.
-func (k keySource) Want(urls []string) { k.keys.Want(urls) }
-
 // Run implements push.KeySource.
 func (k keySource) Run(ctx context.Context, out chan<- *push.KeySets) error {
-	return k.keys.Run(ctx, func(ctx context.Context, texts map[string]string) {
+	return k.Refresher.Run(ctx, func(ctx context.Context, texts map[string]string) {
 		select {
 		case out <- &push.KeySets{ByURL: texts}:
 		case <-ctx.Done():
@@ -40,12 +37,12 @@ func (k keySource) Run(ctx context.Context, out chan<- *push.KeySets) error {
 
 // problems are the keys that cannot be fetched.
 func (k keySource) problems() []feed.Problem {
-	return issuerProblems("keys of issuers", k.keys.Failures())
+	return issuerProblems("keys of issuers", k.Failures())
 }
 
 // collect counts them.
 func (k keySource) collect(emit emitFunc) {
-	emit("ashore_jwks_failing", "Addresses of issuers' keys that cannot be fetched.", float64(len(k.keys.Failures())))
+	emit("ashore_jwks_failing", "Addresses of issuers' keys that cannot be fetched.", float64(len(k.Failures())))
 }
 
 // issuerProblems are the keys of issuers that cannot be read.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,49 +31,43 @@ type problemLog struct {
 func (l *problemLog) run(ctx context.Context) error {
 	tick := time.NewTicker(problemLogGap)
 	defer tick.Stop()
-	var logged []feed.Problem
+	var logged map[string]feed.Problem
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		now, err := l.sources()
+		problems, err := l.sources()
 		if err != nil {
 			continue
 		}
-		now = slices.Concat(now, l.analyzed())
-		l.write(without(now, logged), hclog.Warn, "configuration problem")
-		l.write(without(logged, now), hclog.Info, "configuration problem is over")
+		now := map[string]feed.Problem{}
+		for _, p := range slices.Concat(problems, l.analyzed()) {
+			id := p // without its line, which an edit above it changes
+			id.Line = 0
+			now[p.Source+" "+id.String()] = p
+		}
+		l.write(now, logged, hclog.Warn, "configuration problem")
+		l.write(logged, now, hclog.Info, "configuration problem is over")
 		logged = now
 	}
 }
 
-// write logs a list of problems, and the number of those that are too many.
-func (l *problemLog) write(list []feed.Problem, level hclog.Level, message string) {
-	for _, p := range list[:min(len(list), maxLogged)] {
-		l.log.Log(level, message, "problem", p.String(), "source", p.Source)
-	}
-	if n := len(list) - maxLogged; n > 0 {
-		l.log.Log(level, message+": more than are logged one by one; \"ashorectl problems\" lists all", "problems", n)
-	}
-}
-
-// without returns the problems of list that are not in other, each once. Their lines do not count.
-func without(list, other []feed.Problem) (out []feed.Problem) {
-	id := func(p feed.Problem) string {
-		p.Line = 0
-		return p.Source + " " + p.String()
-	}
-	seen := make(map[string]bool, len(other))
-	for _, p := range other {
-		seen[id(p)] = true
-	}
-	for _, p := range list {
-		if !seen[id(p)] {
-			seen[id(p)] = true
-			out = append(out, p)
+// write logs the problems of one list that are not in another, and the number of those that are too
+// many.
+func (l *problemLog) write(list, other map[string]feed.Problem, level hclog.Level, message string) {
+	n := 0
+	for _, id := range slices.Sorted(maps.Keys(list)) {
+		if _, known := other[id]; known {
+			continue
+		}
+		if n++; n <= maxLogged {
+			l.log.Log(level, message, "problem", list[id].String(), "source", list[id].Source)
 		}
 	}
-	return out
+	if n > maxLogged {
+		l.log.Log(level, message+": more than are logged one by one; \"ashorectl problems\" lists all", "problems",
+			n-maxLogged)
+	}
 }

@@ -86,22 +86,26 @@ func TestProblemLog(t *testing.T) {
 // Thousands of problems that appear at once are some lines of the log, and their number.
 func TestProblemLogMany(t *testing.T) {
 	t.Parallel()
-	var many []feed.Problem
-	for i := range 10_000 {
-		many = append(many, feed.Problem{Severity: feed.Warning, Text: fmt.Sprintf("no. %d", i)})
+	many := func(n int) map[string]feed.Problem {
+		out := map[string]feed.Problem{}
+		for i := range n {
+			id := fmt.Sprintf("no. %05d", i)
+			out[id] = feed.Problem{Severity: feed.Warning, Text: id}
+		}
+		return out
 	}
 	for name, tc := range map[string]struct {
-		list  []feed.Problem
+		list  map[string]feed.Problem
 		lines int
 		last  string
 	}{
-		"few":  {many[:maxLogged], maxLogged, "no. 49"},
-		"many": {many, maxLogged + 1, "problems=9950"},
+		"few":  {many(maxLogged), maxLogged, "no. 00049"},
+		"many": {many(10_000), maxLogged + 1, "problems=9950"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var text bytes.Buffer
-			(&problemLog{log: hclog.New(&hclog.LoggerOptions{Output: &text})}).write(tc.list, hclog.Warn, "one")
+			(&problemLog{log: hclog.New(&hclog.LoggerOptions{Output: &text})}).write(tc.list, nil, hclog.Warn, "one")
 			lines := strings.Split(strings.TrimSpace(text.String()), "\n")
 			if last := lines[len(lines)-1]; len(lines) != tc.lines || !strings.Contains(last, tc.last) {
 				t.Errorf("%d lines, the last %q; want %d, the last with %q", len(lines), last, tc.lines, tc.last)

@@ -23,7 +23,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
-	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/entry"
 	"github.com/ashore-mesh/ashore/registry/shared"
 	"github.com/ashore-mesh/ashore/registry/vip"
@@ -39,7 +38,7 @@ const (
 // Server is every part of ashored, connected. Run it once.
 type Server struct {
 	log      hclog.Logger
-	settings settings.Config // those in use; owned by Reload
+	cfg      settings.Config // immutable
 	registry *prometheus.Registry
 	parts    []task.Part
 	closers  []func() error // in order of opening
@@ -51,13 +50,11 @@ type Server struct {
 	shared    *consul.Store // the same, if it is in Consul; else nil
 	audit     *audit.Log
 
-	published *adminapi.Published
-	sources   *sourceMaker
-	exports   exports
+	published atomic.Pointer[push.Context] // what proxies are served from; nil before the first build
+	exports   []export
 	proxies   *xds.Server
 	assembler *push.Assembler
 	api       *adminapi.API
-	reload    atomic.Pointer[[]feed.Problem] // of the last reload; never nil
 }
 
 // New opens and builds every part: state, listeners, store, certificate authority, sources,
@@ -78,16 +75,14 @@ func New(ctx context.Context, s settings.Config, log hclog.Logger) (*Server, err
 			s.State)
 	}
 	srv := newServer(s, log)
-	if err := srv.build(ctx, s); err != nil {
+	if err := srv.build(ctx); err != nil {
 		return nil, errors.Join(err, srv.close())
 	}
 	return srv, nil
 }
 
 func newServer(s settings.Config, log hclog.Logger) *Server {
-	srv := &Server{log: log, settings: s, registry: newRegistry(), published: adminapi.NewPublished()}
-	srv.reload.Store(reloadProblems(nil, nil))
-	return srv
+	return &Server{log: log, cfg: s, registry: newRegistry()}
 }
 
 // Run runs all parts until ctx ends or one fails, and closes everything.
@@ -115,19 +110,19 @@ func (s *Server) report(problems ...func() []feed.Problem) {
 }
 
 // build builds all parts in the order in which they need each other.
-func (s *Server) build(ctx context.Context, cfg settings.Config) error {
-	if err := s.openState(cfg); err != nil {
+func (s *Server) build(ctx context.Context) error {
+	cfg := &s.cfg
+	if err := s.openState(); err != nil {
 		return err
 	}
-	if err := s.listen(cfg); err != nil {
+	if err := s.listen(); err != nil {
 		return err
 	}
-	if _, err := s.openStore(ctx, cfg, cfg.Development); err != nil {
+	if _, err := s.openStore(ctx, cfg.Development); err != nil {
 		return err
 	}
 	saved := s.openSaved(ctx)
-	s.sources = newSourceMaker(s.store, savedSources(saved), s.log)
-	sources, err := s.sources.apply(cfg.SourceList)
+	sources, err := s.makeSources(savedSources(saved))
 	if err != nil {
 		return err
 	}
@@ -136,54 +131,49 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 		reach = findReach(cfg.XDS.Advertise, s.listeners.secure.Addr(), outgoing)
 		s.log.Named("ca").Info("machines join here", "addresses", reach.addresses)
 	}
-	workloads, err := s.newRuntime(ctx, cfg, reach)
+	workloads, err := s.newRuntime(ctx, reach)
 	if err != nil {
 		return err
 	}
-	id, err := s.newIdentity(ctx, cfg, reach, workloads)
+	id, err := s.newIdentity(ctx, reach, workloads)
 	if err != nil {
 		return err
 	}
-	mcp := newMCPPublisher(cfg, s.log.Named("mcp"))
+	objects, export := s.newMCP()
 	s.proxies, err = xds.New(xds.Config{
-		Generator: gen.New(), Objects: mcp.objects(), Runtime: workloads, RegisterAnybody: cfg.Development,
+		Generator: gen.New(), Objects: objects, Runtime: workloads, RegisterAnybody: cfg.Development,
 		Verify: id.verify, Workload: ca.WorkloadName, Revoked: id.revoked, Joined: id.joined,
-		WorkloadStreams: cfg.XDS.WorkloadConnections,
-		WorkloadBytes:   workloadLimit(workloadBytes, cfg.XDS.WorkloadConnections),
-		Log:             s.log, Registerer: s.registry, Audit: s.audit.Record,
+		WorkloadStreams: workloadConnections, WorkloadBytes: workloadBytes,
+		Log: s.log, Registerer: s.registry, Audit: s.audit.Record,
 	})
 	if err != nil {
 		return err
 	}
 	s.run("xds", s.proxies.Run)
-	if err := s.newExports(cfg); err != nil {
+	if err := s.newExports(); err != nil {
 		return err
 	}
-	keys := newKeySource(cfg, s.log.Named("jwks"))
+	keys := newKeySource(s.cfg, s.log.Named("jwks"))
 	deriver := entry.New(workloads)
 	vips := vip.New(vip.Config{Records: s.store.Records(), Log: s.log.Named("vip")})
 	analysis := analyze.NewBackground()
 	s.run("analysis", analysis.Run)
 	s.assembler = push.NewAssembler(push.AssemblerConfig{
 		Sources: sources, Saved: saved.content, Save: saved.save, Mesh: cfg.MeshConfig, Gap: buildGap,
-		Join:   registry.JoinConfig{Shadow: cfg.Merge.Shadows()},
-		Export: mcp.exportConfig(s.proxies.PublishObjects), Deriver: deriver, Allocator: vips, Keys: keys,
+		Export: export, Deriver: deriver, Allocator: vips, Keys: keys,
 		Trust: s.runTrust(id), Publish: s.publisher(analysis),
 	})
 	analyzed := func() []feed.Problem { return analyze.Problems(analysis.Findings()) }
-	s.report(analyzed, s.proxies.ResourceProblems, s.sources.exposed, saved.problems,
+	s.report(analyzed, s.proxies.ResourceProblems, saved.problems,
 		vips.Problems, s.storeProblems, keys.problems,
 		func() []feed.Problem { return problemsOf("audit log", feed.Error, s.audit.Problems()...) },
-		func() []feed.Problem { return problemsOf("workloads", feed.Error, workloads.Problems()...) },
-		func() []feed.Problem { return *s.reload.Load() })
+		func() []feed.Problem { return problemsOf("workloads", feed.Error, workloads.Problems()...) })
 	s.collect(keys.collect)
-	s.serveOperators(cfg, id, reach, workloads, deriver)
-	if err := s.serveXDS(cfg, id); err != nil {
+	s.serveOperators(id, reach, workloads, deriver)
+	if err := s.serveXDS(id); err != nil {
 		return err
 	}
-	if err := s.serveWebhook(id); err != nil {
-		return err
-	}
+	s.serveWebhook(id)
 	s.run("workloads", workloads.Run)
 	s.run("configuration", s.assembler.Run)
 	s.run("problem log", (&problemLog{sources: s.api.SourceProblems, analyzed: analyzed,
@@ -194,13 +184,11 @@ func (s *Server) build(ctx context.Context, cfg settings.Config) error {
 }
 
 // serveOperators builds the admin API, metrics and health.
-func (s *Server) serveOperators(cfg settings.Config, id *identity, reach reach, workloads *shared.Runtime,
-	deriver *entry.Deriver) {
+func (s *Server) serveOperators(id *identity, reach reach, workloads *shared.Runtime, deriver *entry.Deriver) {
 	log := s.log.Named("admin")
-	s.api = &adminapi.API{Started: time.Now(), Settings: cfg.Warnings, Published: s.published, Record: s.audit.Record,
-		Log: log, AuditTail: s.audit.Tail, Connected: s.proxies.Proxies,
-		Resources: s.proxies.Dump, Assembler: s.assembler, Names: s.sources, ActiveSource: s.sources.isActive,
-		Accept: s.assembler.AcceptRemovals, Supplied: s.assembler.Supplied, Entries: deriver.Entries,
+	s.api = &adminapi.API{Started: time.Now(), Settings: s.cfg, Published: s.published.Load, Record: s.audit.Record,
+		AuditTail: s.audit.Tail, Connected: s.proxies.Proxies,
+		Resources: s.proxies.Dump, Assembler: s.assembler, Entries: deriver.Entries,
 		Derived: deriver.Name(), Store: s.store, Records: s.store.Records(), Addresses: reach.addresses,
 		Notes: reach.notes, OtherAddresses: workloads.Advertised}
 	if id != nil {
@@ -214,7 +202,7 @@ func (s *Server) serveOperators(cfg settings.Config, id *identity, reach reach, 
 	s.api.More = s.problems
 	s.run("admin", func(ctx context.Context) error {
 		return admin.Serve(ctx, admin.Config{Listener: s.listeners.admin, Routes: s.api.Routes(), Record: s.audit.Record,
-			Log: log, Role: cfg.Access.Role})
+			Log: log, Role: s.cfg.Access.Role})
 	})
 	site := &web{listener: s.listeners.metrics, gatherer: s.registry, waiting: s.api.Waiting,
 		log: s.log.Named("metrics")}
@@ -228,10 +216,12 @@ func (s *Server) publisher(analysis *analyze.Background) func(*push.Context, pus
 	written := &adminapi.ConfigAudit{Record: s.audit.Record}
 	return func(c *push.Context, changes push.Changes) {
 		s.proxies.Publish(c, changes.Since)
-		first := s.published.Publish(c)
+		first := s.published.Swap(c) == nil
 		analysis.Publish(c)
 		written.Published(c.Inputs().Objects)
-		s.exports.publish(c)
+		for _, x := range s.exports {
+			x.Publish(c.Inputs().Services, c.Inputs().Endpoints)
+		}
 		if first {
 			debug.FreeOSMemory() // reading everything leaves as much garbage as there is configuration
 			log.Info("ready: proxies are served", "objects", c.Inputs().Objects.Len(),

@@ -3,12 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
-	"slices"
 	"strings"
-	"sync/atomic"
-
-	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/filestore"
@@ -21,147 +16,50 @@ import (
 	"github.com/ashore-mesh/ashore/registry/consul"
 )
 
-// sourceMaker makes the sources that the settings name. A source whose settings did not change
-// stays the same and goes on.
-type sourceMaker struct {
-	store meshStore       // a source
-	saved map[string]bool // the names of sources whose content from before the restart is used
-	log   hclog.Logger
-	made  map[string]madeSource // by name; owned by Reload
-
-	active atomic.Pointer[[]settings.Source] // those of made
-}
-
-// madeSource is one source: objects or services is set.
-type madeSource struct {
-	settings settings.Source
-	objects  config.Source
-	services feed.Source[registry.Instances]
-}
-
-func newSourceMaker(store meshStore, saved map[string]bool, log hclog.Logger) *sourceMaker {
-	m := &sourceMaker{store: store, saved: saved, log: log}
-	m.active.Store(&[]settings.Source{})
-	return m
-}
-
-// apply makes the sources of a list the active ones. On error nothing changes.
-func (m *sourceMaker) apply(list []settings.Source) (out push.Sources, err error) {
-	made := map[string]madeSource{}
+// makeSources makes the sources that the settings name. saved has the names of those whose content
+// from before the restart is used.
+func (s *Server) makeSources(saved map[string]bool) (out push.Sources, err error) {
 	var errs []error
-	for _, s := range list {
-		src, had := m.made[s.ID()]
-		if !had || !src.settings.Equal(s) {
-			if src, err = m.source(s); err != nil {
-				errs = append(errs, fmt.Errorf("setting %s (%s): %w", s.At, s.ID(), err))
-				continue
-			}
-		}
-		src.settings = s
-		made[s.ID()] = src
-		if src.objects != nil {
-			out.Objects = append(out.Objects, pushSource(src.objects, s))
-		} else {
-			out.Services = append(out.Services, pushSource(src.services, s))
+	for _, src := range s.cfg.SourceList {
+		objects, services, err := s.makeSource(src, saved[src.ID()])
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("setting %s (%s): %w", src.At, src.ID(), err))
+		case objects != nil:
+			out.Objects = append(out.Objects, push.Source[*config.Object]{Source: objects, Optional: !src.Required})
+		default:
+			out.Services = append(out.Services, push.Source[registry.Instances]{Source: services, Optional: !src.Required})
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return push.Sources{}, err
-	}
-	m.made = made
-	m.active.Store(&list)
-	return out, nil
+	return out, errors.Join(errs...)
 }
 
-func pushSource[T any](src feed.Source[T], s settings.Source) push.Source[T] {
-	return push.Source[T]{Source: src, Optional: !s.Required, MaxAge: s.MaxAge}
-}
-
-// source makes one.
-func (m *sourceMaker) source(s settings.Source) (madeSource, error) {
-	log := m.log.Named(s.Name)
-	switch o := s.Options.(type) {
+// makeSource makes a source of objects or one of services; the other is nil.
+func (s *Server) makeSource(src settings.Source, saved bool) (objects config.Source,
+	services feed.Source[registry.Instances], err error) {
+	log := s.log.Named(src.Name)
+	switch o := src.Options.(type) {
 	case *settings.FilesSource:
-		files, err := filestore.New(filestore.Config{Name: s.ID(), Dir: o.Folder, Log: log})
-		if err == nil && s.Required && !m.saved[s.ID()] {
+		files, err := filestore.New(filestore.Config{Name: src.ID(), Dir: o.Folder, Log: log})
+		if err == nil && src.Required && !saved {
 			err = files.Check()
 		}
-		return madeSource{objects: files}, err
+		return files, nil, err
 	case *settings.StoreSource:
-		return madeSource{objects: m.store}, nil
+		return s.store, nil, nil
 	case *settings.ConsulSource:
-		services, err := consul.New(consul.Config{Name: s.ID(), Options: o.Options, Log: log})
-		return madeSource{services: services}, err
+		s.report(func() []feed.Problem { return exposure(src.ID(), src.At, o.Address, o.TokenFile) })
+		services, err = consul.New(consul.Config{Name: src.ID(), Options: o.Options, Log: log})
+		return nil, services, err
 	case *settings.MCPSource:
 		if o.Plaintext && !loopback(strings.TrimPrefix(o.Address, "xds://")) {
-			m.log.Warn("a source without TLS: anybody on the path can read and change the mesh's configuration",
-				"source", s.ID(), "address", o.Address)
+			s.log.Warn("a source without TLS: anybody on the path can read and change the mesh's configuration",
+				"source", src.ID(), "address", o.Address)
 		}
-		server, err := mcp.New(mcp.Config{Name: s.ID(), Options: o.Options, Log: log})
-		return madeSource{objects: server}, err
+		objects, err = mcp.New(mcp.Config{Name: src.ID(), Options: o.Options, Log: log})
+		return objects, nil, err
 	}
-	return madeSource{}, fmt.Errorf("unknown kind %q", s.Kind)
-}
-
-// find returns an active source; false: there is none of that name. Safe for concurrent use, as all
-// of the following.
-func (m *sourceMaker) find(name string) (settings.Source, bool) {
-	active := *m.active.Load()
-	i := slices.IndexFunc(active, func(s settings.Source) bool { return s.ID() == name })
-	if i < 0 {
-		return settings.Source{}, false
-	}
-	return active[i], true
-}
-
-// isActive reports whether there is a source of that name.
-func (m *sourceMaker) isActive(name string) bool {
-	_, ok := m.find(name)
-	return ok
-}
-
-// Folder returns the folder of a source of files; empty for others.
-func (m *sourceMaker) Folder(name string) string {
-	s, _ := m.find(name)
-	if o, ok := s.Options.(*settings.FilesSource); ok {
-		return o.Folder
-	}
-	return ""
-}
-
-// File returns how to show a file of a source to operators: with the whole path unless there is
-// only one folder.
-func (m *sourceMaker) File(source, file string) string {
-	folders := 0
-	for _, s := range *m.active.Load() {
-		if m.Folder(s.ID()) != "" {
-			folders++
-		}
-	}
-	folder := m.Folder(source)
-	if folder == "" || file == "" || filepath.IsAbs(file) || folders == 1 {
-		return file
-	}
-	return filepath.Join(folder, file)
-}
-
-// Awaited describes a source that serving waits for, with the setting that says so.
-func (m *sourceMaker) Awaited(name string) string {
-	s, known := m.find(name)
-	if !known {
-		return name
-	}
-	return fmt.Sprintf("%s (setting %s.required)", name, s.At)
-}
-
-// exposed warns of Consuls whose services others may change.
-func (m *sourceMaker) exposed() (out []feed.Problem) {
-	for _, s := range *m.active.Load() {
-		if c, ok := s.Options.(*settings.ConsulSource); ok {
-			out = append(out, exposure(s.ID(), s.At, c.Address, c.TokenFile)...)
-		}
-	}
-	return out
+	return nil, nil, fmt.Errorf("unknown kind %q", src.Kind)
 }
 
 // exposure warns of a Consul that others may read or change. setting is the one with its address.

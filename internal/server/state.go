@@ -31,26 +31,26 @@ func authorityFolder(cfg settings.Config) string { return filepath.Join(cfg.Stat
 
 // openState opens the store and the audit log in the state folder, or creates them. It comes first:
 // the second of two processes with one state folder gets an error that names the first.
-func (s *Server) openState(cfg settings.Config) error {
+func (s *Server) openState() error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program, to check the store with it: %w", err)
 	}
-	err = wholefile.Guard(cfg.State, "set another folder (setting state)")
+	err = wholefile.Guard(s.cfg.State, "set another folder (setting state)")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	s.home, err = bolt.New(bolt.Config{Dir: cfg.State, CheckCommand: []string{self, CheckStoreCommand},
-		Lost: lostWithState(cfg), Log: s.log.Named("store")})
+	s.home, err = bolt.New(bolt.Config{Dir: s.cfg.State, CheckCommand: []string{self, CheckStoreCommand},
+		Lost: lostWithState(s.cfg), Log: s.log.Named("store")})
 	if err != nil {
 		return fmt.Errorf("store (setting state): %w", err)
 	}
 	s.closers = append(s.closers, s.home.Close)
 	s.run("file of the store", s.home.Watch)
-	if err := wholefile.Clean(cfg.State); err != nil {
+	if err := wholefile.Clean(s.cfg.State); err != nil {
 		return fmt.Errorf("state folder (setting state): %w", err)
 	}
-	s.audit, err = audit.Open(audit.Config{Path: filepath.Join(cfg.State, "audit.jsonl"), MaxSize: auditFileSize,
+	s.audit, err = audit.Open(audit.Config{Path: filepath.Join(s.cfg.State, "audit.jsonl"), MaxSize: auditFileSize,
 		Keep: auditFiles, Log: s.log.Named("audit"), Registerer: s.registry})
 	if err != nil {
 		return fmt.Errorf("%w (in the state folder, setting state)", err)
@@ -79,15 +79,15 @@ type listeners struct {
 }
 
 // listen opens the addresses.
-func (s *Server) listen(cfg settings.Config) error {
+func (s *Server) listen() error {
 	for _, to := range []struct {
 		at               *net.Listener
 		address, setting string
 	}{
-		{&s.listeners.secure, cfg.XDS.Address, "xds.address"},
-		{&s.listeners.plain, cfg.XDS.PlaintextAddress, "xds.plaintextAddress"},
-		{&s.listeners.metrics, cfg.Metrics.Address, "metrics.address"},
-		{&s.listeners.webhook, cfg.Webhook.Address, "webhook.address"},
+		{&s.listeners.secure, s.cfg.XDS.Address, "xds.address"},
+		{&s.listeners.plain, s.cfg.XDS.PlaintextAddress, "xds.plaintextAddress"},
+		{&s.listeners.metrics, s.cfg.Metrics.Address, "metrics.address"},
+		{&s.listeners.webhook, s.cfg.Webhook.Address, "webhook.address"},
 	} {
 		if to.address == "" {
 			continue
@@ -99,7 +99,7 @@ func (s *Server) listen(cfg settings.Config) error {
 		*to.at = l
 		s.closeLater(l)
 	}
-	l, err := admin.Listen(cfg.Admin.Socket, cfg.Access.Others())
+	l, err := admin.Listen(s.cfg.Admin.Socket, s.cfg.Access.Others())
 	if err != nil {
 		return fmt.Errorf("%w (setting admin.socket)", err)
 	}

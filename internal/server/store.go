@@ -26,12 +26,12 @@ var (
 
 // openStore opens the store that the settings name. An empty store in Consul is created if create
 // is true, and else an error.
-func (s *Server) openStore(ctx context.Context, cfg settings.Config, create bool) (created bool, err error) {
-	if !cfg.Store.Shared() {
+func (s *Server) openStore(ctx context.Context, create bool) (created bool, err error) {
+	if !s.cfg.Store.Shared() {
 		s.store = s.home
 		return false, nil
 	}
-	options := cfg.Store.ConsulOptions(cfg.MeshConfig.Config.GetTrustDomain())
+	options := s.cfg.Store.ConsulOptions(s.cfg.MeshConfig.Config.GetTrustDomain())
 	shared, err := consul.Open(ctx, consul.Config{Options: options, Replica: settings.MachineName(), Kept: s.home,
 		Log: s.log.Named("store")})
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *Server) storeProblems() (out []feed.Problem) {
 	}
 	if now := s.shared.Standing(); now.Error == "" {
 		add(feed.Error, s.shared.Refused(), unwritten)
-	} else if !s.sources.isActive(s.store.Name()) {
+	} else if _, active := s.cfg.Source(s.store.Name()); !active {
 		add(feed.Error, now, unwritten)
 	}
 	add(feed.Warning, s.shared.CopyTrouble(), staleCopy)

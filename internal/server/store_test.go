@@ -38,7 +38,7 @@ func TestSeed(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		created, err := s.openStore(t.Context(), cfg, create)
+		created, err := s.openStore(t.Context(), create)
 		return s, created, err
 	}
 	if _, _, err := open("nobody", "one", false); err == nil || !strings.Contains(err.Error(), "ashored init") {
@@ -110,17 +110,21 @@ func TestSourceExposed(t *testing.T) {
 		o.Address, o.TokenFile = address, token
 		return settings.Source{Name: name, Kind: "consul", At: fmt.Sprintf("sources[%d]", i), Options: o}
 	}
-	m := newSourceMaker(nil, nil, testlog.New(t))
-	m.active.Store(&[]settings.Source{
+	s := newServer(settings.Config{SourceList: []settings.Source{
 		source("a", 0, "", ""), source("b", 1, "http://10.0.0.1:8500", file), source("c", 2, "https://10.0.0.1:8501", file),
-		source("d", 3, "http://10.0.0.1:8500", ""), {Options: &settings.FilesSource{}},
-	})
+		source("d", 3, "http://10.0.0.1:8500", ""),
+	}}, testlog.New(t))
+	if _, err := s.makeSources(nil); err != nil {
+		t.Fatal(err)
+	}
 	var got []string
-	for _, p := range m.exposed() {
-		if p.Severity != feed.Warning {
-			t.Errorf("problem %+v", p)
+	for _, problems := range s.problems {
+		for _, p := range problems() {
+			if p.Severity != feed.Warning {
+				t.Errorf("problem %+v", p)
+			}
+			got = append(got, p.Source+" "+p.Field)
 		}
-		got = append(got, p.Source+" "+p.Field)
 	}
 	if want := "[consul:b sources[1].address consul:b sources[1].tokenFile consul:c sources[2].tokenFile consul:d sources[3].address]"; fmt.Sprint(got) != want {
 		t.Errorf("got %v, want %s", got, want)

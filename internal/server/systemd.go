@@ -21,8 +21,8 @@ const (
 	firstWarning = 10 * time.Second
 )
 
-// startup tells systemd when ashored is ready and that it is alive, and logs what a slow start waits
-// for.
+// startup tells systemd when ashored is ready and that it is alive, and logs what a slow start
+// waits for.
 type startup struct {
 	notifier sdnotify.Notifier
 	waiting  func() []string             // what ashored waits for before it serves proxies
@@ -65,6 +65,5 @@ func (m *startup) run(ctx context.Context) error {
 		case <-time.After(poll):
 		}
 	}
-	m.notifier.Tell(sdnotify.Stopping)
 	return nil
 }

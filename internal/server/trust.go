@@ -21,9 +21,8 @@ const bundleInterval = 2 * time.Second
 // trust sends the trusted roots and the revocations to the assembler.
 type trust struct {
 	*identity
-	proxies     *xds.Server
-	out         chan *push.Trust
-	connections push.ConnectionBounds // of callers that show a certificate
+	proxies *xds.Server
+	out     chan *push.Trust
 }
 
 // runTrust adds two parts: one sends changes of the roots and revocations to the assembler, the
@@ -33,8 +32,7 @@ func (s *Server) runTrust(id *identity) <-chan *push.Trust {
 	if id == nil {
 		return nil
 	}
-	t := &trust{identity: id, proxies: s.proxies, out: make(chan *push.Trust),
-		connections: push.ConnectionBounds{Age: id.connections.Age, Idle: id.connections.Idle}}
+	t := &trust{identity: id, proxies: s.proxies, out: make(chan *push.Trust)}
 	s.run("trust", t.run)
 	s.run("bundles", (&acknowledger{identity: id, bundles: s.proxies.Bundles, log: s.log.Named("ca")}).run)
 	return t.out
@@ -43,15 +41,11 @@ func (s *Server) runTrust(id *identity) <-chan *push.Trust {
 // run sends the roots and revocations after each change until ctx ends.
 func (t *trust) run(ctx context.Context) error {
 	roots, changed := t.manager.Changed(ctx), t.ledger.Watch(ctx)
-	var sent, next *push.Trust
-	read := true
+	var sent *push.Trust
 	for {
-		if read {
-			read, next = false, reuseEqual(sent, t.read())
-		}
-		out := t.out
-		if next == sent {
-			out = nil // nothing has changed
+		out, next := t.out, t.read()
+		if sent != nil && equalTrust(sent, next) {
+			out = nil
 		}
 		select {
 		case <-ctx.Done():
@@ -59,9 +53,7 @@ func (t *trust) run(ctx context.Context) error {
 		case out <- next:
 			sent = next
 		case <-roots:
-			read = true
 		case <-changed:
-			read = true
 		}
 	}
 }
@@ -73,20 +65,17 @@ func (t *trust) read() *push.Trust {
 	t.proxies.Recheck()
 	b := t.manager.Bundle()
 	out := &push.Trust{ID: b.ID, Identities: known.Identities, Certificates: known.Certificates,
-		Connections: t.connections}
+		Connections: push.ConnectionBounds{Age: t.connections.Age, Idle: t.connections.Idle}}
 	for _, r := range b.Roots {
 		out.Roots = append(out.Roots, string(ca.EncodeCertificates(r)))
 	}
 	return out
 }
 
-// reuseEqual returns old if found is equal to it, so that an unchanged trust keeps its pointer.
-func reuseEqual(old, found *push.Trust) *push.Trust {
-	if old != nil && old.ID == found.ID && slices.Equal(old.Roots, found.Roots) &&
-		slices.Equal(old.Identities, found.Identities) && slices.Equal(old.Certificates, found.Certificates) {
-		return old
-	}
-	return found
+// equalTrust reports whether two contents are equal. Their connection bounds always are.
+func equalTrust(a, b *push.Trust) bool {
+	return a.ID == b.ID && slices.Equal(a.Roots, b.Roots) && slices.Equal(a.Identities, b.Identities) &&
+		slices.Equal(a.Certificates, b.Certificates)
 }
 
 // acknowledger records in the ledger which workloads' proxies have acknowledged the current bundle.

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,11 +12,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/ashore-mesh/ashore/internal/build"
 	"github.com/ashore-mesh/ashore/internal/httpserver"
 )
 
-// web serves what machines ask over HTTP: metrics, health, readiness, version. Nothing in it is
+// web serves what machines ask over HTTP: metrics, health and readiness. Nothing in it is
 // secret.
 type web struct {
 	listener net.Listener
@@ -55,12 +53,6 @@ func (w *web) routes() http.Handler {
 			return
 		}
 		w.text(rw, http.StatusOK, "ready")
-	})
-	mux.HandleFunc("GET /version", func(rw http.ResponseWriter, _ *http.Request) {
-		rw.Header().Set("Content-Type", "application/json")
-		if err := json.NewEncoder(rw).Encode(build.Read()); err != nil {
-			w.log.Debug("answer not read", "error", err)
-		}
 	})
 	return mux
 }

@@ -92,7 +92,6 @@ func TestWeb(t *testing.T) {
 	waiting = nil
 	check("/ready", http.StatusOK, "ready")
 	check("/metrics", http.StatusOK, "pilot_services 5")
-	check("/version", http.StatusOK, `"go":"go1`)
 	check("/nothing", http.StatusNotFound, "")
 }
 

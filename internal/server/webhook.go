@@ -6,18 +6,14 @@ import "github.com/ashore-mesh/ashore/webhook"
 const webhookConnections = 512
 
 // serveWebhook validates configuration over HTTPS if webhook.address is set.
-func (s *Server) serveWebhook(id *identity) error {
+func (s *Server) serveWebhook(id *identity) {
 	l := s.listeners.webhook
 	if l == nil {
-		return nil
+		return
 	}
 	log := s.log.Named("webhook")
-	w, err := webhook.New(webhook.Config{Listener: l, Certificate: id.manager.ServerCertificate,
+	w := webhook.New(webhook.Config{Listener: l, Certificate: id.manager.ServerCertificate,
 		Connections: webhookConnections, Log: log, Registerer: s.registry})
-	if err != nil {
-		return err
-	}
 	log.Info("validating", "address", l.Addr())
 	s.run("webhook", w.Run)
-	return nil
 }

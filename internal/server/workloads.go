@@ -8,8 +8,10 @@ import (
 	"github.com/ashore-mesh/ashore/registry/shared"
 )
 
-// newRuntime returns the registered workloads of this ashored, or of all replicas that share a store.
-func (s *Server) newRuntime(ctx context.Context, cfg settings.Config, reach reach) (*shared.Runtime, error) {
+// newRuntime returns the registered workloads of this ashored, or of all replicas that share a
+// store.
+func (s *Server) newRuntime(ctx context.Context, reach reach) (*shared.Runtime, error) {
+	cfg := &s.cfg
 	c := shared.Config{Records: s.store.Records(), SingleReplica: !cfg.Store.Shared(), Replica: settings.MachineName(),
 		RestartGrace: cfg.Workloads.RestartGrace, Log: s.log.Named("workloads")}
 	if cfg.Secure() && !c.SingleReplica {

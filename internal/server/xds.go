@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
+	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/connlimit"
-	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/xds"
 )
 
@@ -23,7 +24,7 @@ const (
 
 // serveXDS serves xDS on the open addresses, and the certificate authority beside it where there is
 // TLS.
-func (s *Server) serveXDS(cfg settings.Config, id *identity) error {
+func (s *Server) serveXDS(id *identity) error {
 	timeout := grpc.ConnectionTimeout(handshakeTime)
 	if l := s.listeners.plain; l != nil {
 		plain := grpc.NewServer(append(xds.ServerOptions(), timeout)...)
@@ -33,14 +34,14 @@ func (s *Server) serveXDS(cfg settings.Config, id *identity) error {
 	if id == nil {
 		return nil
 	}
-	limiter, err := newConnLimiter(cfg.XDS.WorkloadConnections, s.registry, s.log.Named("xds"))
+	tls, err := newLimitedTLS(credentials.NewTLS(ca.ServerTLS(id.manager.ServerCertificate)), workloadConnections,
+		id.verify, s.registry, s.log.Named("xds"))
 	if err != nil {
 		return err
 	}
 	l := connlimit.New(s.listeners.secure, maxUnauthenticated, maxFromSource)
 	s.collect(collectUnauthenticated(l))
-	secure := grpc.NewServer(append(xds.ServerOptions(), grpc.Creds(id.credentials(limiter)), grpc.InTapHandle(refuse),
-		timeout)...)
+	secure := grpc.NewServer(append(xds.ServerOptions(), grpc.Creds(tls), timeout)...)
 	s.proxies.Register(secure)
 	id.issuer.Register(secure)
 	s.run("xds listener", func(ctx context.Context) error { return serveGRPC(ctx, secure, l) })

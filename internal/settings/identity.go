@@ -95,7 +95,7 @@ func (s *Config) checkIdentity(wrong report) {
 	}
 	var err error
 	if s.Access, err = s.Admin.Roles.Resolve(); err != nil {
-		wrong("admin.roles", "%v: add it to the machine, or correct the name", err)
+		wrong("admin.roles", "%v: create it, or correct the name", err)
 	}
 	if s.FetchConfig, err = s.Fetch.config(); err != nil {
 		wrong("fetch.allow", "%v", err)

@@ -7,13 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"go.yaml.in/yaml/v3"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/config"
@@ -56,8 +54,6 @@ type Config struct {
 	Workloads Workloads `yaml:"workloads"`
 	// Webhook is validation over HTTPS.
 	Webhook Webhook `yaml:"webhook"`
-	// Merge configures services that several sources have.
-	Merge Merge `yaml:"merge"`
 	// MCP selects the other control planes that may read the configuration.
 	MCP MCP `yaml:"mcp"`
 	// Fetch limits from where keys of issuers are fetched.
@@ -77,18 +73,6 @@ type Config struct {
 	places *strictyaml.Places // where settings were read
 }
 
-// Merge configures services that several sources have.
-type Merge struct {
-	// Endpoints is unite (those of all sources) or shadow (those of the first source that has any).
-	// Default unite.
-	Endpoints string `yaml:"endpoints"`
-}
-
-const unite, shadow = "unite", "shadow"
-
-// Shadows reports whether only the endpoints of the first source that has any are used.
-func (m Merge) Shadows() bool { return m.Endpoints == shadow }
-
 type XDS struct {
 	// Address serves xDS and the certificate authority with TLS. Default :15012; empty, as in
 	// development: there is no authority, and nobody has an identity.
@@ -99,10 +83,6 @@ type XDS struct {
 	// PlaintextAddress serves xDS without TLS: for loopback, or a network that is trusted. What
 	// connects there has no identity. Default: off; 127.0.0.1:15010 in development.
 	PlaintextAddress string `yaml:"plaintextAddress"`
-	// WorkloadConnections is how many connections to Address, and how many streams on all of them,
-	// one workload may have at once. What it may hold in memory grows with it beyond 16. Default
-	// 16.
-	WorkloadConnections int `yaml:"workloadConnections"`
 }
 
 type Metrics struct {
@@ -114,7 +94,7 @@ type Admin struct {
 	// Socket is the unix socket of the admin API. Default /run/ashore/admin.sock; admin.sock in the
 	// state folder in development.
 	Socket string `yaml:"socket"`
-	// Roles are those of users besides root and the user that ashored runs as. Default: none.
+	// Roles are those of groups. Root and the user that ashored runs as are admins. Default: none.
 	Roles admin.Roles `yaml:"roles"`
 }
 
@@ -132,8 +112,7 @@ func Default() Config {
 		Store:      defaultStore(),
 		SourceList: DefaultSources(defaultFiles),
 		Domain:     "cluster.local",
-		Merge:      Merge{Endpoints: unite},
-		XDS:        XDS{Address: ":15012", WorkloadConnections: 16},
+		XDS:        XDS{Address: ":15012"},
 		Metrics:    Metrics{Address: "127.0.0.1:15014"},
 		Admin:      Admin{Socket: "/run/ashore/admin.sock"},
 		Log:        Log{Level: "info", Format: "text"},
@@ -231,11 +210,9 @@ func (s *Config) check() error {
 		{"state", s.State != "", "a path"},
 		{"domain", dnsname.Valid(s.Domain), "a suffix of host names such as cluster.local, in lower case"},
 		{"xds.address", s.XDS.Address+s.XDS.PlaintextAddress != "", "an address here or in xds.plaintextAddress"},
-		{"xds.workloadConnections", s.XDS.WorkloadConnections >= 1, "1 or more, such as 16"},
 		{"metrics.address", s.Metrics.Address != "", "an address such as 127.0.0.1:15014"},
 		{"log.level", level != hclog.NoLevel && level != hclog.Off, "trace, debug, info, warn or error"},
 		{"log.format", s.Log.Format == "text" || s.Log.Format == "json", "text or json"},
-		{"merge.endpoints", s.Merge.Endpoints == unite || s.Merge.Endpoints == shadow, "unite or shadow"},
 		{"ca.validity", s.CA.Validity >= time.Minute, "1m or more, such as 24h"},
 		{"workloads.restartGrace", s.Workloads.RestartGrace > 0, "more than 0s, such as 5m"},
 		{"webhook.address", s.Webhook.Address == "" || s.Secure(), "none without xds.address, whose certificate it shows"},
@@ -269,23 +246,6 @@ func (s *Config) checkMesh() error {
 		s.Warnings = append(s.Warnings, p)
 	}
 	return errors.Join(errs...)
-}
-
-// Differences returns the sections of settings, other than sources, in which two settings differ.
-func (s *Config) Differences(other Config) []string {
-	var out []string
-	a, b := reflect.ValueOf(*s), reflect.ValueOf(other)
-	for i := range a.NumField() {
-		name := a.Type().Field(i).Tag.Get("yaml")
-		same := name == "" || name == "sources" || reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface())
-		if name == "mesh" {
-			same = proto.Equal(s.MeshConfig.Config, other.MeshConfig.Config)
-		}
-		if !same {
-			out = append(out, name)
-		}
-	}
-	return out
 }
 
 // Localhost is the name of no particular machine.

@@ -4,10 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"reflect"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -29,9 +28,6 @@ type Source struct {
 	// Required makes serving wait until it has delivered, or has content from before the restart.
 	// Default true.
 	Required bool `yaml:"required"`
-	// MaxAge is how long its items are used while it is down, leastAge or more. Default 0: without
-	// limit.
-	MaxAge time.Duration `yaml:"maxAge"`
 
 	Options sourceOptions // of its kind; *FilesSource, *StoreSource, *MCPSource or *ConsulSource
 	At      string        // its path in the settings, "sources[0]"
@@ -45,9 +41,13 @@ func (s Source) ID() string {
 	return s.Kind + ":" + s.Name
 }
 
-// Equal reports whether two sources read the same in the same way.
-func (s Source) Equal(other Source) bool {
-	return s.ID() == other.ID() && reflect.DeepEqual(s.Options, other.Options)
+// Source returns the source with an ID; false: there is none.
+func (s *Config) Source(id string) (Source, bool) {
+	i := slices.IndexFunc(s.SourceList, func(src Source) bool { return src.ID() == id })
+	if i < 0 {
+		return Source{}, false
+	}
+	return s.SourceList[i], true
 }
 
 // sourceOptions are those of one kind of source.
@@ -201,9 +201,6 @@ func (s *Config) checkSources(wrong report) {
 			option("name", "%q: there is one store, and it has no other name: remove this", src.Name)
 		}
 		names[src.Name] = true
-		if src.MaxAge != 0 && src.MaxAge < leastAge {
-			option("maxAge", "%v: want 1m or more, or 0s for any age: with less, a reconnect counts as an outage", src.MaxAge)
-		}
 		src.Options.check(option)
 		if c, ok := src.Options.(*ConsulSource); ok && c.Export.Owner != "" {
 			to := c.Address + " " + c.Export.Owner
@@ -214,9 +211,6 @@ func (s *Config) checkSources(wrong report) {
 		}
 	}
 }
-
-// leastAge is the shortest maxAge, because a source that reconnects is down for a moment.
-const leastAge = time.Minute
 
 // SourceNames returns the names of sources.
 func SourceNames(list []Source) []string {

@@ -4,13 +4,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
-	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
 
@@ -67,15 +64,6 @@ func TestMeshExported(t *testing.T) {
 	wantSource(t, m, "consul:dc1", "")
 	answers(t, "it registers again", "http://"+m.Metrics()+"/metrics", `ashore_export_entries{source="consul:dc1"} 1`)
 	m.Reload(source + `, export: {owner: inside, hosts: ["shop.*"], tags: [anew]}}`)
-	harness.Eventually(t, "it says that the change waits", func() error {
-		problems, err := admin.Send(t.Context(), m.Admin, admin.CallProblems, admin.None{})
-		if err != nil || !slices.ContainsFunc(problems, func(p feed.Problem) bool { return p.Field == "export of consul:dc1" }) {
-			return fmt.Errorf("%v, %v", problems, err)
-		}
-		return nil
-	})
-	m.Ashored.Stop()
-	m.Start()
 	harness.Eventually(t, "it has another tag", func() error {
 		list, _, err := c.c.Health().Service("shop", "anew", true, nil)
 		if err != nil || len(list) != 1 {

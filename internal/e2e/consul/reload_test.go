@@ -2,11 +2,9 @@ package consul
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
@@ -49,22 +47,6 @@ func TestMeshReload(t *testing.T) {
 		m.Reload(secure, other)
 		client.Want(t, "version 2", second, harness.From("web-2"))
 	}
-
-	t.Log("settings that are refused")
-	m.Reload(source("dc1", "ftp://"+one.Address, ""), other)
-	harness.Eventually(t, "the problem is reported", func() error {
-		problems, err := admin.Send(t.Context(), m.Admin, admin.CallProblems, admin.None{})
-		if err != nil {
-			return err
-		}
-		for _, p := range problems {
-			if strings.Contains(p.String(), "sources[0].address") &&
-				strings.Contains(p.String(), "the former settings stay in use") {
-				return nil
-			}
-		}
-		return fmt.Errorf("problems are %v", problems)
-	})
 
 	t.Log("one that goes, and one that is asked where nobody answers")
 	two.Kill()

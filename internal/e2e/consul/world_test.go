@@ -50,8 +50,7 @@ func follow(t testing.TB, o consul.Options) *view {
 	}
 	v := &view{news: make(chan struct{}), items: map[string][]registry.Instances{},
 		merged: feed.NewMerger(feed.Config[hostKey, registry.Instances]{KeyOf: keyOf, Union: true,
-			MassRemoval: 10 * time.Minute})}
-	v.merged.SetSources([]feed.SourceConfig{{Name: s.Name(), Required: true}}, time.Now())
+			MassRemoval: 10 * time.Minute}, []feed.SourceConfig{{Name: s.Name(), Required: true}})}
 	ctx, cancel := context.WithCancel(context.Background())
 	out := make(chan feed.Batch[registry.Instances])
 	var running sync.WaitGroup

@@ -44,7 +44,7 @@ func ring(t *testing.T, settings, options string, file func(i int) string, more 
 }
 
 // contexts is how many each of them has built.
-func contexts(t *testing.T, all []*harness.Mesh) (out [members]uint64) {
+func contexts(t *testing.T, all []*harness.Mesh) (out [members]int) {
 	t.Helper()
 	for i, m := range all {
 		s, err := admin.Send(context.Background(), m.Admin, admin.CallStatus, admin.None{})

@@ -46,8 +46,8 @@ func newSink(t *testing.T, cfg mcp.Config) *sink {
 		t.Fatal(err)
 	}
 	keyOf := func(o *config.Object) config.Key { return o.Key }
-	s := &sink{t: t, merger: feed.NewMerger(feed.Config[config.Key, *config.Object]{KeyOf: keyOf})}
-	s.merger.SetSources([]feed.SourceConfig{{Name: source.Name()}}, time.Now())
+	s := &sink{t: t, merger: feed.NewMerger(feed.Config[config.Key, *config.Object]{KeyOf: keyOf},
+		[]feed.SourceConfig{{Name: source.Name()}})}
 	ctx, cancel := context.WithCancel(context.Background())
 	out := make(chan feed.Batch[*config.Object])
 	var running sync.WaitGroup

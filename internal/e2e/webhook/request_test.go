@@ -59,7 +59,7 @@ func TestPipeline(t *testing.T) {
 		exit       int
 	}{
 		"good.yaml": {goodText, "good.yaml: objects without problems: 1\n", 0},
-		"bad.yaml":  {badText, "bad.yaml:4: error: VirtualService shop/web spec.http[0].timeout: ", 22},
+		"bad.yaml":  {badText, "error bad.yaml:4: VirtualService shop/web spec.http[0].timeout: ", 22},
 	} {
 		path := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(path, []byte(tc.text), 0o600); err != nil {
