@@ -34,13 +34,14 @@ type CertManager struct {
 	clock func() time.Time                                             // set once
 	log   hclog.Logger
 
+	changed task.Broadcaster // notified when id changes
+
 	saving sync.Mutex // held while the disk is written
 
 	mu      sync.Mutex
 	id      *Identity     // guarded by mu
 	joined  Joined        // guarded by mu
 	renewal Renewal       // guarded by mu
-	changed chan struct{} // guarded by mu; closed and replaced when id changes
 	renewed chan struct{} // capacity 1; written when the certificate changed
 	now     chan struct{} // capacity 1; written when it has to be renewed now
 }
@@ -49,7 +50,7 @@ type CertManager struct {
 // files and what to do.
 func NewCertManager(c CertManagerConfig) (*CertManager, error) {
 	m := &CertManager{store: store{c.Dir}, name: c.Name, clock: time.Now, log: c.Log.Named("identity"),
-		changed: make(chan struct{}), renewed: make(chan struct{}, 1), now: make(chan struct{}, 1)}
+		renewed: make(chan struct{}, 1), now: make(chan struct{}, 1)}
 	id, joined, err := m.store.load()
 	if err != nil {
 		return nil, err
@@ -75,12 +76,8 @@ func (m *CertManager) Joined() Joined {
 	return m.joined
 }
 
-// Watch returns the latest identity, and a channel that is closed when there is another one.
-func (m *CertManager) Watch() (*Identity, <-chan struct{}) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.id, m.changed
-}
+// Watch returns a channel that receives after each change of the identity, until ctx ends.
+func (m *CertManager) Watch(ctx context.Context) <-chan struct{} { return m.changed.Watch(ctx) }
 
 // Renewed receives after each new certificate, so that connections with the former one can be
 // replaced. It is for one reader.
@@ -152,7 +149,6 @@ func (m *CertManager) replace(id *Identity, j Joined) error {
 		task.Poke(m.renewed)
 	}
 	m.id, m.joined = id, j
-	close(m.changed)
-	m.changed = make(chan struct{})
+	m.changed.Notify()
 	return nil
 }

@@ -100,11 +100,10 @@ func TestRenewal(t *testing.T) {
 		asked := answers(t, k, m, life, func() error { return nil })
 		before := k.Identity()
 		last := time.Now()
-		_, changed := k.Watch()
+		changed := k.Watch(t.Context())
 		defer keeping(t, k)()
 		for n := range 5 {
 			<-changed
-			_, changed = k.Watch()
 			<-k.Renewed()
 			synctest.Wait()
 			times := asked()
@@ -265,7 +264,7 @@ func TestSetRoots(t *testing.T) {
 	if err := k.SetRoots([]string{mine}); err != nil || k.Identity() != before {
 		t.Errorf("the same again: %v; want no change", err)
 	}
-	_, changed := k.Watch()
+	changed := k.Watch(t.Context())
 	if err := k.SetRoots([]string{mine + more}); err != nil {
 		t.Fatal(err)
 	}

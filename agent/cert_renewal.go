@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 )
 
 // Run renews the certificate until ctx ends.
@@ -150,17 +152,11 @@ func (m *CertManager) note(err error) {
 	pause := retryPause(m.renewal.Tries, end.Sub(from), rand.Float64())
 	m.renewal.Due = now.Add(pause)
 	left := end.Sub(now).Round(time.Second)
-	var refused *RefusedError
-	switch {
-	case left <= 0:
-		m.log.Error("the certificate has ended and cannot be renewed: others refuse this workload; join again if this "+
-			"goes on", "ended", end, "error", err, "next", pause)
-	case errors.As(err, &refused):
-		m.log.Error("the control plane does not renew the certificate", "left", left, "error", err, "next", pause)
-	default:
-		m.log.Warn("the certificate cannot be renewed now", "left", left, "tries", m.renewal.Tries, "error", err,
-			"next", pause)
+	level := hclog.Warn
+	if _, refused := errors.AsType[*RefusedError](err); refused || left <= 0 {
+		level = hclog.Error
 	}
+	m.log.Log(level, "the certificate is not renewed", "left", left, "tries", m.renewal.Tries, "error", err, "next", pause)
 }
 
 // Renewal is the state of the certificate's renewal.

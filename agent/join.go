@@ -28,8 +28,6 @@ type JoinConfig struct {
 	// The namespace is the group's. Without Workload.Addresses the workload has this machine's
 	// source address towards the control plane.
 	Settings Settings
-	// Base are the settings that apply anyway: only differences from them are stored. Nil: Default.
-	Base *Settings
 	// Group is the WorkloadGroup that it becomes a member of, "namespace/name".
 	Group string
 	// Hash is that of the control plane's root certificate, "sha256:…".
@@ -90,7 +88,7 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	if err := wholefile.Remove(filepath.Join(s.State, cacheFile)); err != nil {
 		return nil, diskError("remove the copy of an earlier configuration", err)
 	}
-	if err := saveSettings(&s, c.Base); err != nil {
+	if err := saveSettings(&s); err != nil {
 		return nil, err
 	}
 	now := time.Now()

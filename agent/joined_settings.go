@@ -26,28 +26,38 @@ func ReadSettings(file string, s *Settings) (*strictyaml.Places, error) {
 	return strictyaml.Decode(file, data, s)
 }
 
-// SavedSettings returns the settings of a workload that has joined, before Complete: those that it joined
-// with and, if units run it, the operator's on top.
+// SavedSettings returns the settings of a workload that has joined, before Complete: those that it
+// joined with and, if units run it, the operator's on top.
 func SavedSettings(state string) (Settings, error) {
-	files := []string{JoinedSettings(state)}
-	if filepath.Dir(state) == PackagedState {
-		files = append(files, OperatorSettings)
+	s, err := readAll(append([]string{JoinedSettings(state)}, operatorFiles(state)...))
+	s.State = state
+	return s, err
+}
+
+// operatorFiles are the settings files that apply to the workload of a state folder anyway.
+func operatorFiles(state string) []string {
+	if filepath.Dir(state) != PackagedState {
+		return nil
 	}
+	return []string{OperatorSettings}
+}
+
+// readAll returns the defaults with the settings of the files that exist on top.
+func readAll(files []string) (Settings, error) {
 	s := Default()
 	for _, file := range files {
 		if _, err := ReadSettings(file, &s); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return s, err
 		}
 	}
-	s.State = state
 	return s, nil
 }
 
-// saveSettings writes the settings that differ from base. Nil: Default.
-func saveSettings(s, base *Settings) error {
-	if base == nil {
-		d := Default()
-		base = &d
+// saveSettings writes the settings that do not apply anyway.
+func saveSettings(s *Settings) error {
+	base, err := readAll(operatorFiles(s.State))
+	if err != nil {
+		return err
 	}
 	doc, err := s.document()
 	if err != nil {

@@ -353,7 +353,7 @@ func TestOwnSettings(t *testing.T) {
 	s.State, s.Workload.Name, s.Ports.DNS, s.Drain.Maximum = stateFolder(t), "web-1", 15153, 90*time.Second
 	s.Workload.Labels, s.XDS.Addresses = map[string]string{"app": "web"}, []string{"a:1"}
 	s.Probe.AllowGroupExec = true
-	if err := saveSettings(&s, nil); err != nil {
+	if err := saveSettings(&s); err != nil {
 		t.Fatal(err)
 	}
 	got := ownSettings(t, s.State, func(s *Settings) { s.Workload.Addresses = []string{"127.0.0.2"} })

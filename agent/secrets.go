@@ -59,9 +59,9 @@ func (s *secrets) StreamSecrets(stream secretv3.SecretDiscoveryService_StreamSec
 			}
 		}
 	}()
+	changed := s.certs.Watch(stream.Context())
 	for nonce := 1; ; nonce++ {
-		id, changed := s.certs.Watch()
-		response, err := secretsOf(id, first.GetResourceNames())
+		response, err := secretsOf(s.certs.Identity(), first.GetResourceNames())
 		if err != nil {
 			return status.Error(codes.Internal, err.Error())
 		}

@@ -60,24 +60,19 @@ func (b *Background) Run(ctx context.Context) error {
 		case <-time.After(max(runDelay, time.Until(last.Add(runInterval)))):
 		}
 		last = time.Now()
-		b.run(ctx)
+		select {
+		case <-b.wake: // for the context that is analyzed now
+		default:
+		}
+		b.mu.Lock()
+		c := b.context
+		b.mu.Unlock()
+		latest := Run(ctx, c)
+		if ctx.Err() != nil {
+			return nil
+		}
+		b.mu.Lock()
+		b.findings = latest
+		b.mu.Unlock()
 	}
-}
-
-// run analyzes the latest context.
-func (b *Background) run(ctx context.Context) {
-	select {
-	case <-b.wake: // for the context that is analyzed now
-	default:
-	}
-	b.mu.Lock()
-	c := b.context
-	b.mu.Unlock()
-	latest := Run(ctx, c)
-	if ctx.Err() != nil {
-		return
-	}
-	b.mu.Lock()
-	b.findings = latest
-	b.mu.Unlock()
 }

@@ -116,16 +116,13 @@ func (a *analysis) missingHost(o *config.Object, field, host string, clients []s
 	report := func(text, remedy string) *Finding {
 		return a.report(ReferenceNotFound, o, field, text+", so "+consequence, remedy)
 	}
-	s := a.serviceFor(host)
-	if s != nil && s.Host == host {
-		report(fmt.Sprintf("service %s of namespace %s is not exported to %s", host, s.Namespace, namespacesText(clients)),
-			"extend the exportTo of the service")
-		return
-	}
-	if s != nil {
-		report(fmt.Sprintf("no service has host %s, only %s covers it", host, s.Host),
-			"declare a service with exactly this host")
-		return
+	for k, s := range a.in.Services.From(registry.Key{Host: host}) {
+		if k.Host == host {
+			report(fmt.Sprintf("service %s of namespace %s is not exported to %s", host, s.Namespace, namespacesText(clients)),
+				"extend the exportTo of the service")
+			return
+		}
+		break
 	}
 	hint := a.similarHost(host, o.Namespace)
 	f := report("no service has host "+host, "use a host that exists"+hint+", or declare the service")
@@ -133,20 +130,6 @@ func (a *analysis) missingHost(o *config.Object, field, host string, clients []s
 	if hint != "" {
 		f.offline = feed.Warning
 	}
-}
-
-// serviceFor returns a service of the host, visible or not, or else of a wildcard that covers it.
-// It returns nil if there is none.
-func (a *analysis) serviceFor(host string) *registry.Service {
-	for pattern := host; pattern != ""; pattern = push.WiderHost(pattern) {
-		for k, s := range a.in.Services.From(registry.Key{Host: pattern}) {
-			if k.Host == pattern {
-				return s
-			}
-			break
-		}
-	}
-	return nil
 }
 
 // portsText lists the ports of a service: "80 http, 9090 grpc".

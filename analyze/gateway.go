@@ -127,20 +127,9 @@ func (a *analysis) boundGateways(vs *push.VirtualService) {
 			a.report(HostNotInGateway, vs.Object, field,
 				fmt.Sprintf("no server of %s accepts host %s from namespace %s, so this VirtualService has no effect on "+
 					"that Gateway", g.object.Key, few(vs.Spec.Hosts), vs.Object.Namespace),
-				fmt.Sprintf("change spec.hosts, or add the host to a server of the Gateway (its hosts: %s)",
-					g.hostsText()))
+				"change spec.hosts, or add the host to a server of the Gateway")
 		}
 	}
-}
-
-// hostsText lists the hosts of the servers as they are written, each once.
-func (g *gateway) hostsText() string {
-	var out []string
-	for _, s := range g.servers {
-		out = append(out, s.spec.Hosts...)
-	}
-	slices.Sort(out)
-	return few(slices.Compact(out))
 }
 
 // gatewayConflicts reports servers that are ignored because another server on the same port of the

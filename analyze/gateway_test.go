@@ -71,11 +71,11 @@ func TestRouteConflicts(t *testing.T) {
 			servers("gw", "app: gw", "80 HTTP *", "443 HTTPS *", "444 HTTPS web.com")}, documents...)
 	}
 	sidecars := func(kind string) string {
-		return "IST0109 mesh.yaml:16 VirtualService a/y spec." + kind + ": the " + kind + " routes have no effect for host web.com on sidecars, because VirtualService a/x (mesh.yaml) has " + kind +
+		return "IST0109 mesh.yaml:16 VirtualService a/y spec." + kind + ": no effect for host web.com on sidecars, because VirtualService a/x (mesh.yaml) has " + kind +
 			" routes for that host too and takes precedence (narrower exportTo, then age, then namespace and name)"
 	}
 	gateways := func(field string) string {
-		return "ASH0001 mesh.yaml:16 VirtualService a/y " + field + ": " + field + " has no effect for host web.com on Gateway a/gw, because VirtualService a/x (mesh.yaml) has a catch-all http route too and takes precedence"
+		return "ASH0001 mesh.yaml:16 VirtualService a/y " + field + ": no effect for host web.com on Gateway a/gw, because VirtualService a/x (mesh.yaml) has http routes for that host too and takes precedence"
 	}
 	check(t, []testCase{
 		{"on sidecars", mesh(asked("x", "mesh", http("")), asked("y", "mesh", http(path("/x")))), []string{sidecars("http")}},
@@ -97,7 +97,7 @@ func TestRouteConflicts(t *testing.T) {
 		{"the first is not seen by all", mesh(asked("x", "mesh", http("")+", exportTo: [b]"), asked("y", "mesh", http(""))), nil},
 		{
 			"another namespace", mesh(asked("x", "mesh", http("")), strings.Replace(asked("y", "mesh", http("")), "namespace: a", "namespace: b", 1)),
-			[]string{"VirtualService b/y spec.http: the http routes have no effect for host web.com on sidecars that see both, because VirtualService a/x (mesh.yaml) has http routes"},
+			[]string{"VirtualService b/y spec.http: no effect for host web.com on sidecars, because VirtualService a/x (mesh.yaml) has http routes"},
 		},
 		{
 			"on two Gateways", append([]string{service("a/web", "web.internal", ""), servers("one", "app: gw", "80 HTTP *"), servers("two", "app: gw", "80 HTTP *")},

@@ -69,17 +69,12 @@ func (a *analysis) routeConflicts() {
 // reportRoute reports r, which has no effect because first takes precedence.
 func (a *analysis) reportRoute(at routePlace, r, first catchAllRoute) {
 	code, field, where := ConflictingMeshHosts, "spec."+at.kind, "sidecars"
-	what, has := "the "+at.kind+" routes have", "has "+at.kind+" routes for that host too"
 	if at.gateway != push.MeshGateway {
 		code, field, where = ConflictingRoutes, r.field, "Gateway "+at.gateway
-		what, has = r.field+" has", "has a catch-all "+at.kind+" route too"
-	}
-	if r.Object.Namespace != first.Object.Namespace {
-		where += " that see both"
 	}
 	a.report(code, r.Object, field,
-		fmt.Sprintf("%s no effect for host %s on %s, because %s %s and takes precedence "+
-			"(narrower exportTo, then age, then namespace and name)", what, at.host, where, named(a.current(first.Object)), has),
+		fmt.Sprintf("no effect for host %s on %s, because %s has %s routes for that host too and takes "+
+			"precedence (narrower exportTo, then age, then namespace and name)", at.host, where, named(a.current(first.Object)), at.kind),
 		"put the routes of both into one VirtualService, or give them different hosts, gateways or exportTo")
 }
 

@@ -138,12 +138,8 @@ func (a *analysis) reportAddress(at addressPort, s, first *registry.Service) {
 	if port.Protocol == registry.Unknown {
 		kind = "non-HTTP "
 	}
-	remedy := "use another address or port for one of the two, or export them to different namespaces"
-	if !at.address.IsValid() && len(s.AutoAddresses) > 0 {
-		remedy += fmt.Sprintf("; proxies with DNS capture reach it by its virtual IP, %s", s.AutoAddresses[0])
-	}
 	a.report(ConflictingAddresses, o, fmt.Sprintf("spec.ports[%d]", slices.Index(s.Ports, port)),
 		fmt.Sprintf("%sconnections to %s reach host %s (%s), not %s, from clients that see both services",
 			kind, at, first.Host, where, s.Host),
-		remedy)
+		"use another address or port for one of the two, or export them to different namespaces")
 }

@@ -85,13 +85,13 @@ func issueServer(s *Signer, b *Bundle, trustDomain string, names serverNames, no
 }
 
 // controlPlaneTLS configures clients of a control plane. The server must have the control plane's
-// identity, below a root that is trusted then. Its host name does not matter.
-func controlPlaneTLS(bundle func() *Bundle, trustDomain string, now func() time.Time) *tls.Config {
+// identity, below a root of the bundle. Its host name does not matter.
+func controlPlaneTLS(b *Bundle, trustDomain string, now time.Time) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
 		InsecureSkipVerify: true, // it is verified below, by its identity
 		VerifyConnection: func(s tls.ConnectionState) error {
-			return verifyControlPlane(s.PeerCertificates, bundle(), trustDomain, x509.ExtKeyUsageServerAuth, now())
+			return verifyControlPlane(s.PeerCertificates, b, trustDomain, x509.ExtKeyUsageServerAuth, now)
 		},
 	}
 }

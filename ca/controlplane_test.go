@@ -37,7 +37,7 @@ func TestControlPlaneTLS(t *testing.T) {
 			server := tls.Server(a, &tls.Config{GetCertificate: tc.server, MinVersion: tls.VersionTLS13})
 			served := make(chan struct{})
 			go func() { defer close(served); _ = server.Handshake(); _ = a.Close() }()
-			client := tls.Client(b, controlPlaneTLS(m.Bundle, "cluster.local", time.Now))
+			client := tls.Client(b, controlPlaneTLS(m.Bundle(), "cluster.local", time.Now()))
 			err := client.Handshake()
 			_ = b.Close()
 			<-served

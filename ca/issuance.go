@@ -31,14 +31,6 @@ type issuance struct {
 	replaced string
 }
 
-// Replacement means that a machine with another key joined under the name of a workload.
-type Replacement struct {
-	// Former are the known certificates from before.
-	Former []Leaf
-	// Text says what happened, for the machine that has one of them.
-	Text string
-}
-
 // enter adds a certificate to the index, and uses up the join token in the same commit. Hand out
 // nothing before. Each workload has a record of its own, so that many can renew at once. Errors:
 // *Refusal, or why it cannot be written.
@@ -173,7 +165,7 @@ func (l *Ledger) reportReplaced(ctx context.Context, since record.Mark) record.M
 		w, err := l.workloads.decode(r)
 		if n := len(w.Leaves); err == nil && n > 0 && !w.Replaced.IsZero() && w.Replaced.Equal(w.Renewed) {
 			// The last certificate is that of the new machine.
-			l.config.Replaced(Replacement{Former: w.Leaves[:n-1], Text: replacedText(&w)})
+			l.config.Replaced(w.Leaves[:n-1], replacedText(&w))
 		}
 	}
 	return now

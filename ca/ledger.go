@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/dnsname"
 	"github.com/ashore-mesh/ashore/internal/record"
@@ -48,8 +49,9 @@ type LedgerConfig struct {
 	// Groups returns the namespace and the service account of a WorkloadGroup "namespace/name".
 	// Errors: ErrNoGroup, or why it is not known now. Nil: there are no groups.
 	Groups func(ctx context.Context, group string) (namespace, serviceAccount string, err error)
-	// Replaced is called by Run after a workload has joined again with another key. It may be nil.
-	Replaced func(Replacement)
+	// Replaced is called by Run after a workload has joined again with another key: with the known
+	// certificates from before, and a text for the machine that has one of them. It may be nil.
+	Replaced func(former []admin.Leaf, text string)
 	// Grace is how long a workload may renew with a certificate that has expired.
 	Grace time.Duration
 	// Connections is how long peers use connections.
@@ -86,7 +88,7 @@ type Ledger struct {
 func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 	orDefaults(&c.Audit, &c.Log, &c.Now)
 	if c.Replaced == nil {
-		c.Replaced = func(Replacement) {}
+		c.Replaced = func([]admin.Leaf, string) {}
 	}
 	if c.Groups == nil {
 		c.Groups = func(context.Context, string) (string, string, error) { return "", "", ErrNoGroup }

@@ -86,9 +86,8 @@ func TestReplacedIsTold(t *testing.T) {
 	}
 	l.ledger.reportReplaced(t.Context(), before)
 	const words = "another machine joined under the name shop/vm at 2026-11-21T12:01:00Z from 127.0.0.1"
-	if n := len(l.ousted); n != 1 || !strings.Contains(l.ousted[0].Text, words) ||
-		len(l.ousted[0].Former) != 1 || l.ousted[0].Former[0].SHA256 != Fingerprint(first.Leaf) {
-		t.Errorf("told of the replacement: %+v", l.ousted)
+	if len(l.former) != 1 || l.former[0].SHA256 != Fingerprint(first.Leaf) || !strings.Contains(l.text, words) {
+		t.Errorf("reported are %+v with %q", l.former, l.text)
 	}
 	_, _, err := l.ask(client{cert: first})
 	if err := wantRefused(err, codes.Unauthenticated, words); err != nil {

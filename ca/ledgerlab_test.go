@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	securityv1 "istio.io/api/security/v1alpha1"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testlog"
@@ -45,7 +46,8 @@ type lab struct {
 	mu     sync.Mutex
 	time   time.Time
 	events []audit.Event
-	ousted []Replacement // guarded by mu
+	former []admin.Leaf // guarded by mu: of who was replaced
+	text   string       // guarded by mu: that came with it
 }
 
 // bounded has certificates live so long, and peers use connections accordingly.
@@ -124,10 +126,10 @@ func (l *lab) pass(d time.Duration) {
 	l.time = l.time.Add(d)
 }
 
-func (l *lab) oust(r Replacement) {
+func (l *lab) oust(former []admin.Leaf, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ousted = append(l.ousted, r)
+	l.former, l.text = append(l.former, former...), text
 }
 
 func (l *lab) record(e audit.Event) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
@@ -169,7 +170,7 @@ func (v *PeerVerifier) issuedHere(ctx context.Context, leaf *x509.Certificate, a
 		return p, err
 	}
 	w, _, err := v.ledger.workloads.get(ctx, indexName(leaf, p.ID))
-	if err == nil && !slices.ContainsFunc(w.Leaves, func(l Leaf) bool { return l.SHA256 == p.Fingerprint }) {
+	if err == nil && !slices.ContainsFunc(w.Leaves, func(l admin.Leaf) bool { return l.SHA256 == p.Fingerprint }) {
 		err = untrusted
 	}
 	if err != nil {

@@ -63,7 +63,7 @@ func (p *plugged) start(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("record that the authority is plugged in: %w", err)
 	}
-	p.use(files, signer, bundle, now)
+	p.use(files, signer, bundle)
 	return nil
 }
 
@@ -79,22 +79,19 @@ func (p *plugged) look(_ context.Context, now time.Time) error {
 		return fmt.Errorf("the files in the folder are refused; those that were read before stay in use: %w", err)
 	}
 	if !files.equal(p.used) {
-		p.use(files, signer, bundle, now)
+		p.use(files, signer, bundle)
 	}
 	return nil
 }
 
 // use signs with files from now on.
-func (p *plugged) use(files pluggedFiles, signer *Signer, bundle *Bundle, now time.Time) {
+func (p *plugged) use(files pluggedFiles, signer *Signer, bundle *Bundle) {
 	if p.bundle == nil || p.bundle.ID != bundle.ID { // equal ones keep their pointer
 		p.bundle = bundle
 	}
 	p.signer, p.used = signer, files
 	p.config.Log.Info("plugged-in authority in use", "folder", p.config.Plugged, "certificate", title(signer.Cert),
 		"root", signer.root, "roots", len(bundle.Roots), "expires", signer.Cert.NotAfter)
-	for _, w := range p.expiring(now) {
-		p.config.Log.Warn("plugged-in authority", "warning", w)
-	}
 	p.config.loaded(p.config.Plugged, signer.Cert, signer.root)
 }
 

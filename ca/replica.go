@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/x509"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -28,41 +26,26 @@ const (
 // ErrReplicaToken is why no replica token is made: it is the caller's fault.
 var ErrReplicaToken = errors.New("cannot make a replica token")
 
-// replicaToken lets its holder have one intermediate. Its text is the prefix, the ID, a dot, and all
-// fields in JSON and base64.
-type replicaToken struct {
-	ID     string `json:"id"`
-	Secret string `json:"secret"`
-	// Root is the ID of the root that signs: the holder accepts no other control plane.
-	Root string `json:"root"`
-	// Address is where to connect to the replica that made the token.
-	Address string `json:"address"`
-}
-
-// issuedToken is a replica token as the replica that made it remembers it.
+// issuedToken is a replica token that this process made. Its holder gets one intermediate.
 type issuedToken struct {
 	id      string
 	expires time.Time
 }
 
-// encode is the text of a token.
-func (t replicaToken) encode() (string, error) {
-	text, err := json.Marshal(t)
-	return replicaTokenPrefix + t.ID + "." + base64.RawURLEncoding.EncodeToString(text), err
+// newReplicaToken returns the text of a token, and its ID. The text names the root, so that its holder
+// accepts no other control plane, and where to connect.
+func newReplicaToken(root, address string) (text, id string) {
+	id = newTokenID()
+	return replicaTokenPrefix + id + "." + rand.Text() + "@" + root + "@" + address, id
 }
 
-// parseReplicaToken reads a token. Errors hold nothing of it.
-func parseReplicaToken(text string) (t replicaToken, err error) {
-	rest, ok := strings.CutPrefix(text, replicaTokenPrefix)
-	_, encoded, _ := strings.Cut(rest, ".")
-	data, err := base64.RawURLEncoding.DecodeString(encoded)
-	if err == nil {
-		err = json.Unmarshal(data, &t)
+// parseReplicaToken returns the root and the address in a token. Errors hold nothing of it.
+func parseReplicaToken(text string) (root, address string, err error) {
+	parts := strings.Split(text, "@")
+	if len(parts) != 3 || !strings.HasPrefix(text, replicaTokenPrefix) {
+		return "", "", errors.New("it does not have the form of a replica token: a part is missing or mistyped")
 	}
-	if !ok || err != nil || t.Root == "" || t.Address == "" {
-		return t, errors.New("it does not have the form of a replica token: a part is missing or mistyped")
-	}
-	return t, nil
+	return parts[1], parts[2], nil
 }
 
 // CreateReplicaToken makes a token for one more replica, which this process accepts once. The text is
@@ -82,12 +65,9 @@ func (m *Manager) CreateReplicaToken(ttl time.Duration, by string) (text string,
 		return "", expires, fmt.Errorf("%w here: make it on the replica that has the root's key: %w", ErrReplicaToken, err)
 	}
 	expires = m.config.Now().Add(ttl).UTC().Truncate(time.Second)
-	t := replicaToken{ID: newTokenID(), Secret: rand.Text(), Root: RootID(pair.cert), Address: m.config.Address}
-	if text, err = t.encode(); err != nil {
-		return "", expires, err
-	}
-	m.tokens.Store(hexSum([]byte(text)), issuedToken{t.ID, expires})
-	m.config.Audit(audit.Event{Action: audit.ReplicaToken, Actor: by, Target: t.ID,
+	text, id := newReplicaToken(RootID(pair.cert), m.config.Address)
+	m.tokens.Store(hexSum([]byte(text)), issuedToken{id, expires})
+	m.config.Audit(audit.Event{Action: audit.ReplicaToken, Actor: by, Target: id,
 		Details: map[string]string{"expires": expires.Format(time.RFC3339)}})
 	return text, expires, nil
 }

@@ -58,55 +58,52 @@ func (s *selfSigned) fetch(ctx context.Context, root *x509.Certificate, now time
 }
 
 // replicaCall prepares the call for an intermediate, and returns the addresses to call.
-func (s *selfSigned) replicaCall(root *x509.Certificate, now time.Time) (*replicaCall, []string, error) {
-	clock := func() time.Time { return now }
+func (s *selfSigned) replicaCall(root *x509.Certificate, now time.Time) (c replicaCall, addresses []string, err error) {
 	if s.above(now) != nil {
 		v := s.view.Load()
 		if v == nil {
-			return nil, nil, errors.New("this replica has just started, and asks again when it signs")
+			return c, nil, errors.New("this replica has just started, and asks again when it signs")
 		}
-		bundle := s.bundle
-		c := &replicaCall{tls: controlPlaneTLS(func() *Bundle { return bundle }, s.config.TrustDomain, clock)}
+		c.tls = controlPlaneTLS(s.bundle, s.config.TrustDomain, now)
 		c.tls.Certificates = []tls.Certificate{*v.server}
-		var addresses []string
 		for _, r := range s.config.Replicas() {
 			addresses = append(addresses, r.Address)
 		}
 		return c, addresses, nil
 	}
 	if s.config.ReplicaToken == "" {
-		return nil, nil, fmt.Errorf("setting ca.replicaToken: this mesh has a root, whose key is with another replica, "+
+		return c, nil, fmt.Errorf("setting ca.replicaToken: this mesh has a root, whose key is with another replica, "+
 			"and nothing proves that this one belongs to it: run \"ashorectl ca replica-token\" there, put what it prints "+
 			"into a file here, readable by ashored alone, and name the file in the setting (or restore %s from a backup)",
 			s.dir.at(rootFile))
 	}
-	text, t, err := s.replicaToken()
-	if id := RootID(root); err == nil && t.Root != id {
+	var named, address string
+	c.token, named, address, err = s.replicaToken()
+	if id := RootID(root); err == nil && named != id {
 		err = fmt.Errorf("the store says that root %s signs, and the token names root %s: it is of another mesh, or older "+
-			"than a rotation; make a new one (\"ashorectl ca replica-token\")", id, t.Root)
+			"than a rotation; make a new one (\"ashorectl ca replica-token\")", id, named)
 	}
 	if err != nil {
-		return nil, nil, s.tokenError(err)
+		return c, nil, s.tokenError(err)
 	}
-	pinned := NewBundle(root)
-	return &replicaCall{tls: controlPlaneTLS(func() *Bundle { return pinned }, s.config.TrustDomain, clock),
-		token: text}, []string{t.Address}, nil
+	c.tls = controlPlaneTLS(NewBundle(root), s.config.TrustDomain, now)
+	return c, []string{address}, nil
 }
 
 // replicaToken reads the file of the replica token.
-func (s *selfSigned) replicaToken() (text string, t replicaToken, err error) {
+func (s *selfSigned) replicaToken() (text, root, address string, err error) {
 	data, info, err := readfile.Read(s.config.ReplicaToken, 4<<10)
 	if err == nil {
 		err = checkKeyMode(s.config.ReplicaToken, info.Mode())
 	}
 	if err == nil {
 		text = strings.TrimSpace(string(data))
-		t, err = parseReplicaToken(text)
+		root, address, err = parseReplicaToken(text)
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: put what \"ashorectl ca replica-token\" prints into it", err)
 	}
-	return text, t, err
+	return text, root, address, err
 }
 
 // tokenError names the setting and the file.

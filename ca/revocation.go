@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
@@ -30,7 +31,7 @@ type Revocation struct {
 	By     string    `json:"by,omitempty"`
 	At     time.Time `json:"at"`
 	// Certificates are those of a workload that were known when it was revoked.
-	Certificates []Leaf `json:"certificates,omitempty"`
+	Certificates []admin.Leaf `json:"certificates,omitempty"`
 	// Pending means that the store does not have this change yet. It is only set in the local file.
 	Pending bool `json:"pending,omitempty"`
 }

@@ -22,8 +22,8 @@ type RotateRequest struct {
 	// Actor is who asks, and Reason why, for the audit log: "user root (uid 0)", "the old key was
 	// copied".
 	Actor, Reason string
-	// Force takes this step although it may strand somebody it waits for; None begins a rotation. It
-	// must be the next step, so that asking twice does not force two.
+	// Force takes this step although workloads that it waits for may have to join again; None begins a
+	// rotation. It must be the next step, so that asking twice does not force two.
 	Force string
 }
 

@@ -79,68 +79,50 @@ func (s *selfSigned) start(ctx context.Context, now time.Time) error {
 	return s.refresh(ctx, now)
 }
 
-// first records the folder's root, or a new one if the folder is empty.
+// first records the mesh's first root: that in the folder, or a new one. Errors: something names a root
+// that is missing, or another one.
 func (s *selfSigned) first(ctx context.Context, now time.Time) error {
-	root, err := s.folderRoot(ctx)
-	if err != nil {
-		return err
-	}
-	if root != nil {
-		s.config.Log.Warn("the records have no root; the one in the folder is used", "root", RootID(root.cert),
-			"file", s.dir.at(rootFile))
-		return s.record(ctx, root, now)
-	}
-	if s.config.Address != "" && s.config.ReplicaToken != "" {
-		return s.tokenError(errors.New("it says that this mesh has a root, and the store has none: start the " +
-			"replica first whose token it is, and see that the setting store is the same there; without ca.replicaToken " +
-			"this one begins a mesh of its own"))
-	}
-	if root, err = s.makeRoot(now); err != nil {
-		return err
-	}
-	if err = s.dir.writePair(rootFile, root); err != nil {
-		return err
-	}
-	err = s.record(ctx, root, now)
-	if errors.Is(err, record.ErrConflict) { // another replica was faster: its root counts
-		return os.Remove(s.dir.at(rootFile))
-	}
-	if err == nil {
-		s.report("root", root.cert, root.cert)
-	}
-	return err
-}
-
-// record records the first root.
-func (s *selfSigned) record(ctx context.Context, root *pair, now time.Time) error {
-	id := RootID(root.cert)
-	return s.states.commit(ctx, stateName, State{Since: now.UTC(), Active: id,
-		Roots: map[string][]byte{id: root.cert.Raw}}, "")
-}
-
-// folderRoot is the root in the folder; nil if there is none. Errors: something names a root that is
-// missing, or is another one.
-func (s *selfSigned) folderRoot(ctx context.Context) (*pair, error) {
 	const again = "or move the whole state folder aside to begin anew: every workload has to join again then"
 	plugged, err := s.config.Records.Get(ctx, pluggedRecord())
 	if err != nil {
-		return nil, err
-	}
-	if plugged.Version != "" {
-		return nil, errors.New("the records say that this mesh trusts a plugged-in root, and a root of its own would " +
-			"strand every workload: name the folder of the four files again, " + again)
+		return err
 	}
 	root, err := s.dir.pair(rootFile)
-	if err != nil || root != nil {
-		return root, err
-	}
-	for _, name := range []string{nextRootFile, intermediateFile} {
-		if s.dir.has(name) {
-			return nil, fmt.Errorf("%s says that there was a root, and neither %s nor the records have it: restore both "+
-				"from a backup, %s", s.dir.at(name), s.dir.at(rootFile), again)
+	isNew := root == nil
+	switch {
+	case err != nil:
+		return err
+	case plugged.Version != "":
+		return errors.New("the records say that this mesh trusts a plugged-in root, and a root of its own would " +
+			"lock out every workload: name the folder of the four files again, " + again)
+	case !isNew:
+		s.config.Log.Warn("the records have no root; the one in the folder is used", "root", RootID(root.cert),
+			"file", s.dir.at(rootFile))
+	case s.dir.has(nextRootFile) || s.dir.has(intermediateFile):
+		return fmt.Errorf("%s or %s says that there was a root, and neither %s nor the records have it: restore both "+
+			"from a backup, %s", s.dir.at(nextRootFile), intermediateFile, rootFile, again)
+	case s.config.Address != "" && s.config.ReplicaToken != "":
+		return s.tokenError(errors.New("it says that this mesh has a root, and the store has none: start the " +
+			"replica first whose token it is, and see that the setting store is the same there; without ca.replicaToken " +
+			"this one begins a mesh of its own"))
+	default:
+		if root, err = s.makeRoot(now); err == nil {
+			err = s.dir.writePair(rootFile, root)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return nil, nil
+	id := RootID(root.cert)
+	err = s.states.commit(ctx, stateName, State{Since: now.UTC(), Active: id,
+		Roots: map[string][]byte{id: root.cert.Raw}}, "")
+	if isNew && errors.Is(err, record.ErrConflict) { // another replica was faster: its root counts
+		return os.Remove(s.dir.at(rootFile))
+	}
+	if isNew && err == nil {
+		s.report("root", root.cert, root.cert)
+	}
+	return err
 }
 
 // makeRoot makes a root.

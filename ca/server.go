@@ -5,9 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -65,7 +63,6 @@ type Server struct {
 	refusedByAddress, byCaller ratelimit.Limiter
 	// Refusals in the audit log, by address or caller, and all of them.
 	written, writtenAll ratelimit.Limiter
-	unwritten           atomic.Int64 // refusals that are not in the audit log, since the last one that is
 }
 
 // NewServer makes a server.
@@ -155,7 +152,8 @@ func (s *Server) call(ctx context.Context, attest attestFunc, answer answerFunc,
 func (s *Server) callOf(ctx context.Context) Call {
 	c := Call{Now: s.config.Now()}
 	if p, ok := peer.FromContext(ctx); ok {
-		c.From = addressOf(p.Addr)
+		from, _ := netip.ParseAddrPort(p.Addr.String()) // a connection without one counts as the zero address
+		c.From = from.Addr().Unmap()
 		if t, ok := p.AuthInfo.(credentials.TLSInfo); ok {
 			c.Peer = t.State.PeerCertificates
 		}
@@ -169,19 +167,6 @@ func (s *Server) callOf(ctx context.Context) Call {
 		}
 	}
 	return c
-}
-
-// addressOf is the IP address of a connection. Other connections have the zero address, and count as
-// one caller.
-func addressOf(a net.Addr) netip.Addr {
-	if a == nil {
-		return netip.Addr{}
-	}
-	p, err := netip.ParseAddrPort(a.String())
-	if err != nil {
-		return netip.Addr{}
-	}
-	return p.Addr().Unmap()
 }
 
 // busy is a refusal for want of capacity.

@@ -28,11 +28,11 @@ func (s *Server) refuse(c Call, p *Proof, err error) error {
 		r.Reason == unknownKey:
 		s.refusedByAddress.Allow(connlimit.Network(c.From).String(), c.Now)
 	}
-	if s.writes(c, p) {
+	if ok, unwritten := s.writes(c, p); ok {
 		if r.Reason == noSigner || r.Reason == noStorage {
 			s.config.Log.Error("no certificate can be issued", "reason", r.Reason, "error", err)
 		}
-		s.audit(c, p, refusalEvent(c, p, r, s.unwritten.Swap(0)))
+		s.audit(c, p, refusalEvent(c, p, r, unwritten))
 	}
 	return status.Error(r.Code, r.Public)
 }
@@ -58,25 +58,25 @@ func refusalOf(err error) *Refusal {
 		Err: err}
 }
 
-// writes reports whether one more refusal is written to the audit log. New lines delete old files, so
-// all refusals together are bounded too.
-func (s *Server) writes(c Call, p *Proof) bool {
+// writes reports whether one more refusal is written to the audit log, and how many were not before
+// it. New lines delete old files, so all refusals together are bounded too.
+func (s *Server) writes(c Call, p *Proof) (ok bool, unwritten int) {
 	by := connlimit.Network(c.From).String()
 	if p != nil {
 		by = p.Caller
 	}
-	if ok, _ := s.written.Allow(by, c.Now); ok {
-		if ok, _ = s.writtenAll.Allow("", c.Now); ok {
-			return true
-		}
+	ok, unwritten = s.written.Allow(by, c.Now)
+	if ok {
+		var others int
+		ok, others = s.writtenAll.Allow("", c.Now)
+		unwritten += others
 	}
-	s.unwritten.Add(1)
-	return false
+	return ok, unwritten
 }
 
 // refusalEvent is the entry of a refusal in the audit log, with the whole reason. unwritten is how
 // many were omitted before.
-func refusalEvent(c Call, p *Proof, r *Refusal, unwritten int64) audit.Event {
+func refusalEvent(c Call, p *Proof, r *Refusal, unwritten int) audit.Event {
 	e := audit.Event{Action: audit.CertificateRefuse, Outcome: audit.Refused, Reason: r.Error(),
 		Details: map[string]string{"cause": r.Reason}}
 	if r.Code == codes.Unavailable || r.Code == codes.Canceled {
@@ -89,7 +89,7 @@ func refusalEvent(c Call, p *Proof, r *Refusal, unwritten int64) audit.Event {
 		}
 	}
 	if unwritten > 0 {
-		e.Details["unwritten"] = strconv.FormatInt(unwritten, 10)
+		e.Details["unwritten"] = strconv.Itoa(unwritten)
 	}
 	if p == nil && len(c.Peer) > 0 { // not proven
 		leaf := c.Peer[0]

@@ -119,13 +119,8 @@ func (f Facts) untrusted(trusted []string, now time.Time) []string {
 	if len(names) == 0 {
 		return nil
 	}
-	const few = 5
-	some := strings.Join(names[:min(few, len(names))], ", ")
-	if len(names) > few {
-		some += ", …"
-	}
-	return []string{fmt.Sprintf("%d workloads have certificates below a root that is not trusted any more (%s). "+
+	return []string{fmt.Sprintf("%d workloads, such as %s, have certificates below a root that is not trusted any more. "+
 		"They renew as soon as they connect; one that does not trust the root that signs has to join again, or needs "+
 		"a plugged-in authority below the root that it trusts, with both roots in %s",
-		len(names), some, pluggedRoots)}
+		len(names), names[0], pluggedRoots)}
 }

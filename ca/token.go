@@ -83,8 +83,8 @@ func isToken(text string) bool { return strings.HasPrefix(text, tokenPrefix) }
 func parseToken(text string) (id, hash string, err error) {
 	rest, ok := strings.CutPrefix(text, tokenPrefix)
 	id, secret, _ := strings.Cut(rest, ".")
-	foreign := func(c rune) bool { return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '2' || c > '7') }
-	if !ok || len(id) != randomLength || len(secret) != 2*randomLength || strings.ContainsFunc(id+secret, foreign) {
+	invalid := func(c rune) bool { return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '2' || c > '7') }
+	if !ok || len(id) != randomLength || len(secret) != 2*randomLength || strings.ContainsFunc(id+secret, invalid) {
 		return "", "", errors.New("it does not have the form of a join token: a part is missing or mistyped")
 	}
 	return id, hexSum([]byte(text)), nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
@@ -32,7 +33,7 @@ type Workload struct {
 	Previous string `json:"previous,omitempty"`
 	// Leaves are its certificates, oldest first. Expired ones stay while connections that began with
 	// them may be open.
-	Leaves []Leaf `json:"leaves"`
+	Leaves []admin.Leaf `json:"leaves"`
 	// Bundle is the ID of the bundle that it is known to have. Offered is the one that came with its
 	// latest certificate: it has that when it uses the key of this certificate.
 	Bundle  string `json:"bundle,omitempty"`
@@ -48,20 +49,9 @@ type Workload struct {
 	Revoked bool `json:"-"`
 }
 
-// Leaf is a certificate that was issued.
-type Leaf struct {
-	// Serial is its serial number in hexadecimal digits.
-	Serial string `json:"serial"`
-	// SHA256 is the hash of its DER in hexadecimal digits.
-	SHA256   string    `json:"sha256"`
-	NotAfter time.Time `json:"notAfter"`
-	// Root is the RootID of the root that it leads to.
-	Root string `json:"root,omitempty"`
-}
-
 // leafOf is the entry of a certificate.
-func leafOf(c *x509.Certificate, root string) Leaf {
-	return Leaf{Serial: serialText(c), SHA256: Fingerprint(c), NotAfter: c.NotAfter, Root: root}
+func leafOf(c *x509.Certificate, root string) admin.Leaf {
+	return admin.Leaf{Serial: serialText(c), SHA256: Fingerprint(c), NotAfter: c.NotAfter, Root: root}
 }
 
 // Expires is when its last certificate expires; zero if it has none.
@@ -77,7 +67,7 @@ func (w *Workload) Expires() time.Time {
 // have to renew with it again.
 func (w *Workload) prune(now time.Time, outlive time.Duration) {
 	n := max(len(w.Leaves)-1, 0)
-	expired := func(l Leaf) bool { return !l.NotAfter.Add(outlive).After(now) }
+	expired := func(l admin.Leaf) bool { return !l.NotAfter.Add(outlive).After(now) }
 	w.Leaves = append(slices.DeleteFunc(slices.Clone(w.Leaves[:n]), expired), w.Leaves[n:]...)
 }
 

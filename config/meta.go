@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
-	"google.golang.org/protobuf/proto"
 )
 
 const (
@@ -133,9 +132,6 @@ func (d *decoder) object(h head) (*Object, bool) {
 	}
 	d.guarded = true
 	d.message("spec", o.Spec.ProtoReflect(), deref(h.spec))
-	if p := proto.Size(o.Spec); p > MaxFileSize {
-		d.errorf("", d.root, "the object has %d bytes, more than %d", p, MaxFileSize)
-	}
 	return o, true
 }
 
@@ -147,7 +143,6 @@ func (d *decoder) metadata(o *Object, h head) (ok bool) {
 		return false
 	}
 	o.Namespace = DefaultNamespace
-	d.about = d.aboutOf(o.Kind, n)
 	named, ok := false, true
 	d.fields("metadata", n, func(key, value *yaml.Node) {
 		path := below("metadata", key.Value)
@@ -183,20 +178,6 @@ func (d *decoder) metadata(o *Object, h head) (ok bool) {
 		d.errorf("metadata.name", n, "the name is missing: every object needs one")
 	}
 	return named && ok
-}
-
-// aboutOf is the key in words as far as it can be read, for problems that come before the key is
-// known.
-func (d *decoder) aboutOf(kind Kind, metadata *yaml.Node) string {
-	name, namespace := valueOf(metadata, "name"), valueOf(metadata, "namespace")
-	if isEmpty(name) || name.Kind != yaml.ScalarNode {
-		return ""
-	}
-	k := Key{Kind: kind, Namespace: DefaultNamespace, Name: shorten(name.Value)}
-	if !isEmpty(namespace) && namespace.Kind == yaml.ScalarNode {
-		k.Namespace = shorten(namespace.Value)
-	}
-	return k.String()
 }
 
 // nameOf reads a name or namespace, and sets ok to false when it is none.

@@ -193,8 +193,8 @@ func (p *parser) object(d *decoder, head head, before int) {
 		p.lines[o.Origin.Line] = d.where
 	}
 	if p.errors == before { // a partly decoded object would have false errors
-		lowerHosts(o.Spec.ProtoReflect())
-		for _, problem := range validate(o, head.info) {
+		problems, _ := Accept(o)
+		for _, problem := range problems {
 			problem.Line = d.where.of(problem.Field, o.Origin.Line)
 			p.report(problem)
 		}
@@ -203,8 +203,6 @@ func (p *parser) object(d *decoder, head head, before int) {
 		p.broken = append(p.broken, o.Key)
 		return
 	}
-	shareLabels(o)
-	o.Hash = HashOf(o)
 	p.objects = append(p.objects, o)
 }
 

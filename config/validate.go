@@ -14,17 +14,11 @@ import (
 // has the text, puts the field's own line there.
 func Validate(o *Object) []Problem {
 	info, ok := Info(o.Kind)
+	c := checker{object: o}
 	if !ok {
-		c := checker{object: o}
 		c.errorf("kind", "unknown kind %s: Ashore does not accept it", quote(string(o.Kind)))
 		return c.problems
 	}
-	return validate(o, info)
-}
-
-// validate is Validate for an object of a known kind.
-func validate(o *Object, info KindInfo) []Problem {
-	c := checker{object: o}
 	c.metadata()
 	switch {
 	case o.Spec == nil || o.Spec.ProtoReflect().Descriptor() != info.NewSpec().ProtoReflect().Descriptor():

@@ -89,26 +89,6 @@ func sharePort(a, b map[string]uint32) bool {
 	return false
 }
 
-// conflictDeclared returns an error if a WorkloadEntry of another identity uses the address.
-func (c claim) conflictDeclared(current Context) error {
-	for o := range current.WorkloadEntriesAt(c.address) {
-		if err := c.conflict(declaredClaim(o, c.address)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// conflictRegistered returns an error if r is a registration of another identity and uses the
-// address.
-func (c claim) conflictRegistered(current Context, r *registry.Registration) error {
-	if r.Addresses[0] != c.address || r.Group == "" || r.Identity == "" {
-		return nil
-	}
-	group := current.Object(config.Key{Kind: config.WorkloadGroup, Namespace: r.Namespace, Name: r.Group})
-	return c.conflict(registeredClaim(r, group))
-}
-
 // checkAddress returns an error if a workload of group whose connection comes from may not register
 // address. A nil group allows every address that others can reach.
 func checkAddress(group *config.Object, address, from netip.Addr) error {

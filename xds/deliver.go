@@ -1,7 +1,6 @@
 package xds
 
 import (
-	"context"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -54,21 +53,6 @@ func (st *stream) target(t *ads.Subscription) {
 	t.Outdated = false
 }
 
-// admit waits until fewer than Admissions streams generate resources for the first time, which may
-// cost much CPU. The caller calls release, and must not wait for the network or a store meanwhile.
-func (st *stream) admit(ctx context.Context) error {
-	select {
-	case st.server.admit <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return status.FromContextError(ctx.Err()).Err()
-	case <-st.server.stopped:
-		return errStopped
-	}
-}
-
-func (st *stream) release() { <-st.server.admit }
-
 // errStopped ends the streams when the server stops.
 var errStopped = status.Error(codes.Unavailable, "shutting down: try another replica")
 
@@ -87,16 +71,15 @@ func (st *stream) deliver() error {
 
 // next returns the next response. Without one it sets the timer, and notes what the client has.
 func (st *stream) next() *ads.Response {
-	start := time.Now()
+	now := time.Now()
 	st.refresh()
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	for _, t := range st.order.All() {
 		st.target(t)
 	}
-	r, wait := st.order.Next(start)
+	r, wait := st.order.Next(now)
 	if r != nil {
-		observeSince(st.server.metrics.pushTime.WithLabelValues(short(r.TypeURL)), start, time.Now())
 		return r
 	}
 	if t := st.order.Find(ProxyConfigType); t != nil && t.Settled() && len(t.Rejected()) == 0 && st.scope.Trust != nil {
@@ -106,7 +89,7 @@ func (st *stream) next() *ads.Response {
 		st.timer = time.After(wait)
 	}
 	if !st.converging.IsZero() && st.order.Settled() {
-		observeSince(st.server.metrics.convergence, st.converging, start)
+		st.server.metrics.convergence.Observe(now.Sub(st.converging).Seconds())
 		st.converging = time.Time{}
 	}
 	return nil

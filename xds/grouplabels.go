@@ -40,10 +40,7 @@ func (st *stream) node(c Context) push.Node {
 
 // labelled is n with the labels of a group, and the group's probe.
 func (ns *nodes) labelled(n push.Node, group *config.Object) push.Node {
-	spec, ok := group.Spec.(*networking.WorkloadGroup)
-	if !ok {
-		return n
-	}
+	spec := group.Spec.(*networking.WorkloadGroup)
 	own := make(map[string]string, len(n.Labels.Items()))
 	for _, l := range n.Labels.Items() {
 		own[l.Key] = l.Value

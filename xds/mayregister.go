@@ -98,8 +98,10 @@ func (st *stream) mayBegin(target *config.Object, r *registry.Registration) erro
 			return err
 		}
 		c = registeredClaim(r, target)
-		if err := c.conflictDeclared(current); err != nil {
-			return err
+		for o := range current.WorkloadEntriesAt(c.address) {
+			if err := c.conflict(declaredClaim(o, c.address)); err != nil {
+				return err
+			}
 		}
 	}
 	all, n := st.server.cfg.Runtime.Registrations(), 0
@@ -114,8 +116,9 @@ func (st *stream) mayBegin(target *config.Object, r *registry.Registration) erro
 		if other.Workload == r.Workload {
 			n++
 		}
-		if conflict == nil {
-			conflict = c.conflictRegistered(current, other)
+		if conflict == nil && other.Addresses[0] == c.address && other.Group != "" && other.Identity != "" {
+			group := current.Object(config.Key{Kind: config.WorkloadGroup, Namespace: other.Namespace, Name: other.Group})
+			conflict = c.conflict(registeredClaim(other, group))
 		}
 	}
 	if n >= maxRegistrations {

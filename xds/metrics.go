@@ -1,8 +1,6 @@
 package xds
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
@@ -10,7 +8,6 @@ import (
 // metrics carry Istio's names where it has one.
 type metrics struct {
 	pushes      *prometheus.CounterVec
-	pushTime    *prometheus.HistogramVec
 	size        *prometheus.HistogramVec
 	convergence prometheus.Histogram
 	rejects     *prometheus.CounterVec
@@ -23,7 +20,6 @@ func newMetrics(s *Server) *metrics {
 	counters := func(name, help, label string) *prometheus.CounterVec {
 		return auto.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
 	}
-	seconds := []float64{.001, .005, .01, .05, .1, .5, 1, 3, 5, 10, 20, 30}
 	auto.NewGaugeFunc(prometheus.GaugeOpts{Name: "pilot_xds", Help: "Proxies connected."},
 		func() float64 { return float64(len(s.clients())) })
 	if rt := s.cfg.Runtime; rt != nil {
@@ -33,16 +29,12 @@ func newMetrics(s *Server) *metrics {
 	}
 	return &metrics{
 		pushes: counters("pilot_xds_pushes", "Responses sent, by type.", "type"),
-		pushTime: auto.NewHistogramVec(prometheus.HistogramOpts{Name: "pilot_xds_push_time", Buckets: seconds,
-			Help: "Seconds to make a response, by type."}, []string{"type"}),
 		size: auto.NewHistogramVec(prometheus.HistogramOpts{Name: "pilot_xds_config_size_bytes",
 			Buckets: []float64{1e3, 1e4, 1e5, 1e6, 4e6, 1e7, 4e7}, Help: "Size of responses, by type."}, []string{"type"}),
-		convergence: auto.NewHistogram(prometheus.HistogramOpts{Name: "pilot_proxy_convergence_time", Buckets: seconds,
-			Help: "Seconds from a change to its acknowledgement by a proxy."}),
+		convergence: auto.NewHistogram(prometheus.HistogramOpts{Name: "pilot_proxy_convergence_time",
+			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 3, 5, 10, 20, 30},
+			Help:    "Seconds from a change to its acknowledgement by a proxy."}),
 		rejects: counters("pilot_total_xds_rejects", "Responses that proxies rejected, by type.", "type"),
 		refused: counters("pilot_xds_refused_streams", "Streams that were not served, by reason.", "reason"),
 	}
 }
-
-// observeSince records the time from start to now.
-func observeSince(o prometheus.Observer, start, now time.Time) { o.Observe(now.Sub(start).Seconds()) }

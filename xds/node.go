@@ -1,7 +1,6 @@
 package xds
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -51,8 +50,6 @@ type proxy struct {
 	push.Node
 	// ID is the whole node ID, "sidecar~10.0.0.1~web-1.shop~shop.svc.cluster.local".
 	ID string
-	// Version is the client's Istio version, or its user agent's name and version.
-	Version string
 	// Agent is the version of its ashore-agent, and Envoy that of its Envoy; may be empty.
 	Agent, Envoy string
 	// registration is what it asks to be registered as.
@@ -99,12 +96,9 @@ func (ns *nodes) read(raw []byte) (*proxy, error) {
 		return nil, fmt.Errorf("missing parts in the service node %q: want type~ip~id~domain", n.Id)
 	}
 	meta := metadata(n.Metadata.GetFields())
-	build := buildVersion(n)
-	version := cmp.Or(meta.text("ISTIO_VERSION"), strings.TrimSpace(n.UserAgentName+" "+build))
-	p := &proxy{ID: n.Id, Version: excerpt.Of(version, maxVersion),
-		Agent: excerpt.Of(meta.text("ASHORE_VERSION"), maxVersion)}
+	p := &proxy{ID: n.Id, Agent: excerpt.Of(meta.text("ASHORE_VERSION"), maxVersion)}
 	if n.UserAgentName == "envoy" {
-		p.Envoy = excerpt.Of(build, maxVersion)
+		p.Envoy = excerpt.Of(buildVersion(n), maxVersion)
 	}
 	if p.Type, err = nodeType(parts[0]); err != nil {
 		return nil, err

@@ -57,13 +57,13 @@ func TestNode(t *testing.T) {
 	got := map[string]any{
 		"type": p.Type, "id": p.Node.ID, "whole": p.ID, "namespace": p.Namespace, "domain": p.DNSDomain, "account": p.ServiceAccount, "network": p.Network,
 		"ips": fmt.Sprint(p.IPs.Items()), "labels": fmt.Sprint(p.Labels.Items()), "locality": p.Locality, "mode": p.Interception, "dns": p.CapturesDNS, "port": p.HTTPProxyPort,
-		"capabilities": p.Capabilities, "version": p.Version, "agent": p.Agent, "envoy": p.Envoy,
+		"capabilities": p.Capabilities, "agent": p.Agent, "envoy": p.Envoy,
 	}
 	want := map[string]any{
 		"type": push.Sidecar, "id": "web-1.shop", "whole": "sidecar~10.9.9.9~web-1.shop~shop.svc.cluster.local", "namespace": "front", "domain": "shop.svc.cluster.local",
 		"account": "web", "network": "n1", "ips": fmt.Sprint([]netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("2001:db8::1")}),
 		"labels": fmt.Sprint([]push.Label{{Key: "app", Value: "web"}, {Key: "version", Value: "v1"}}), "locality": registry.Locality{Region: "eu", Zone: "eu-1", SubZone: "rack"},
-		"mode": push.None, "dns": true, "port": uint32(15080), "capabilities": push.Capabilities(2), "version": "envoy 1.40.0", "agent": "v0.3.0", "envoy": "1.40.0",
+		"mode": push.None, "dns": true, "port": uint32(15080), "capabilities": push.Capabilities(2), "agent": "v0.3.0", "envoy": "1.40.0",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("node (-want +got):\n%s", d)

@@ -1,7 +1,6 @@
 package xds
 
 import (
-	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -38,10 +37,6 @@ func (st *stream) mayRead(typeURL string) error {
 
 // recordRead audits that a client reads configuration, or may not.
 func (st *stream) recordRead(outcome, reason string) {
-	if outcome != audit.OK {
-		st.logLine(hclog.Warn, "stream ended: it asks for configuration", "proxy", st.proxy.ID, "peer", st.peer,
-			"identity", st.who.Identity, "error", reason)
-	}
 	st.audit(audit.ConfigRead, "everything", outcome, reason)
 }
 

@@ -66,7 +66,7 @@ func (s *Server) identify(ctx context.Context) (Peer, error) {
 	}
 	var err error
 	if who.Identity, err = s.verify(who); err != nil {
-		return Peer{}, fmt.Errorf("%s: %w", shown(who.chain[0]), err)
+		return Peer{}, fmt.Errorf("the certificate %.20x: %w", who.chain[0].SerialNumber.Bytes(), err)
 	}
 	if s.cfg.Workload != nil {
 		who.Workload = s.cfg.Workload(who.chain[0])
@@ -80,15 +80,6 @@ func (s *Server) identify(ctx context.Context) (Peer, error) {
 		}
 	}
 	return who, nil
-}
-
-// shown describes a certificate that is not verified: its texts may be anything, of any length.
-func shown(leaf *x509.Certificate) string {
-	of := "nobody"
-	if id, err := spiffe.Of(leaf); err == nil {
-		of = id.String()
-	}
-	return fmt.Sprintf("the certificate %.20x that names %.300s", leaf.SerialNumber.Bytes(), of)
 }
 
 // logLine logs a line about the stream, unless its peer caused too many of that message.

@@ -37,10 +37,16 @@ func (st *stream) take(ctx context.Context, f *frame) error {
 	if st.order.Find(r.TypeURL) != nil {
 		return st.receive(r)
 	}
-	if err := st.admit(ctx); err != nil {
-		return err
+	// To generate a type for the first time may cost much CPU: nothing below waits for the network or
+	// a store.
+	select {
+	case st.server.admit <- struct{}{}:
+		defer func() { <-st.server.admit }()
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	case <-st.server.stopped:
+		return errStopped
 	}
-	defer st.release()
 	if r.TypeURL == ProxyConfigType {
 		if st.refresh(); st.scope.Trust == nil {
 			return nil // as in Istio: no response where there is nothing to send
@@ -71,7 +77,7 @@ func (st *stream) introduce(ctx context.Context, node []byte) error {
 	st.proxy, st.shown = p, p.Node
 	s.add(st)
 	st.logLine(hclog.Info, "proxy connected", "proxy", p.ID, "stream", string(p.purpose), "peer", st.peer,
-		"identity", st.who.Identity, "serial", st.who.Serial, "version", p.Version, "delta", !st.sotw)
+		"identity", st.who.Identity, "serial", st.who.Serial, "envoy", p.Envoy, "delta", !st.sotw)
 	if st.who.chain != nil && st.checks != s.rechecks.Load() { // the pass may have been before the stream was taken in
 		if _, err := s.verify(st.who); err != nil {
 			st.expel(err)

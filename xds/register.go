@@ -65,9 +65,7 @@ func (st *stream) register(ctx context.Context) error {
 	for _, l := range st.proxy.Labels.Items() {
 		r.Labels[l.Key] = l.Value
 	}
-	err = st.mayBegin(target, &r)
-	s.refusals.note(r.RegistrationKey, target, err, time.Now())
-	if err != nil {
+	if err := st.mayBegin(target, &r); err != nil {
 		st.refuseRegistration(err)
 		return err
 	}
@@ -125,10 +123,6 @@ func (st *stream) report(ctx context.Context, r *ads.Request) error {
 		st.logLine(hclog.Error, "health report was not stored: the stream ends, so that the proxy repeats it",
 			"proxy", st.proxy.ID, "error", err)
 		return status.Error(codes.Unavailable, "the health report could not be stored: try another replica")
-	}
-	if log := st.server.log; log.IsDebug() {
-		log.Debug("workload reported", "workload", st.registered.Namespace+"/"+st.registered.Name,
-			"healthy", r.Rejected == nil, "message", h.Message)
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func newRuntime(t *testing.T) *shared.Runtime {
 // publishObjects publishes configuration, and clusters so that streams have something to wait for.
 // Groups take workloads of 10.0.0.0/8, which all connect from loopback.
 func (p *plane) publishObjects(specs map[config.Key]proto.Message) {
-	c := p.mesh.Context(xdstest.Layers(nil, serving("a", 1)...))
+	c := p.mesh.Context(xdstest.Layers(serving("a", 1)...))
 	for k, spec := range specs {
 		o := &config.Object{Key: k, Spec: spec}
 		if k.Kind == config.WorkloadGroup {
@@ -371,7 +371,7 @@ func TestBundles(t *testing.T) {
 	a := newAuthority(t)
 	p := newSecurePlane(t, a, nil)
 	trust := func(id string) {
-		c := p.mesh.Context(xdstest.Layers(nil, append(serving("a", 1), bundle("root of "+id))...))
+		c := p.mesh.Context(xdstest.Layers(append(serving("a", 1), bundle("root of "+id))...))
 		c.Scope(push.Facets{}).Trust = &push.Trust{ID: id}
 		p.server.Publish(c, time.Now())
 	}
@@ -564,20 +564,14 @@ func TestOneWorkloadRegistersFew(t *testing.T) {
 	if err := at(another, "10.0.2.1"); err != nil {
 		t.Errorf("another machine: %v", err)
 	}
-	if got := p.server.RefusedRegistrations(); len(got) != 8 ||
-		!strings.Contains(got[0].Text,
-			"workload shop/web-1 cannot register 10.0.1.16: it has 16 registrations already") ||
-		got[0].Object != "WorkloadGroup shop/web" {
-		t.Errorf("problems: %v", got)
-	}
 	// of the same identity: it takes the registration over, as one more of its own
 	if err := at(another, "10.0.1.0"); err != nil {
 		t.Errorf("at the same address: %v", err)
 	}
 }
 
-// Two identities cannot use one port of one address: whoever comes later is refused, and a problem
-// and the audit log name both.
+// Two identities cannot use one port of one address: whoever comes later is refused, and the audit
+// log names both.
 func TestConflictingRegistrations(t *testing.T) {
 	t.Parallel()
 	template := func(account string, ports map[string]uint32) *networking.WorkloadGroup {
@@ -645,8 +639,8 @@ func TestConflictingRegistrations(t *testing.T) {
 			}
 			_, err := connects(cert, tc.next)
 			if tc.want == "" {
-				if err != nil || len(p.server.RefusedRegistrations()) > 0 {
-					t.Errorf("got %v, problems %v", err, p.server.RefusedRegistrations())
+				if err != nil {
+					t.Errorf("got %v", err)
 				}
 				return
 			}
@@ -656,11 +650,6 @@ func TestConflictingRegistrations(t *testing.T) {
 			if e := <-refused; e.Actor != "spiffe://cluster.local/ns/shop/sa/api" ||
 				!strings.Contains(e.Reason, tc.want) {
 				t.Errorf("recorded: %+v", e)
-			}
-			problems := p.server.RefusedRegistrations()
-			if len(problems) != 1 || problems[0].Object != "WorkloadGroup shop/"+tc.next.group ||
-				!strings.Contains(problems[0].Text, tc.want) {
-				t.Errorf("problems: %v", problems)
 			}
 			if first == nil {
 				return
@@ -677,8 +666,8 @@ func TestConflictingRegistrations(t *testing.T) {
 				}
 				return ""
 			})
-			if _, err := connects(&api, tc.next); err != nil || len(p.server.RefusedRegistrations()) > 0 {
-				t.Errorf("the address is free: %v, problems %v", err, p.server.RefusedRegistrations())
+			if _, err := connects(&api, tc.next); err != nil {
+				t.Errorf("the address is free: %v", err)
 			}
 		})
 	}

@@ -133,8 +133,7 @@ type Server struct {
 	news     atomic.Uint64     // counts calls of PublishObjects
 	peerLog  *ratelimit.Logger // immutable; for lines that peers can cause at will
 
-	audits   ratelimit.Limiter // safe for concurrent use; audit events, by action and peer
-	refusals refusals          // safe for concurrent use
+	audits ratelimit.Limiter // safe for concurrent use; audit events, by action and peer
 
 	mu      sync.Mutex
 	streams map[*stream]struct{} // guarded by mu

@@ -20,7 +20,6 @@ type plane struct {
 	server *xds.Server
 	mesh   *xdstest.Mesh
 	addr   string
-	sets   map[string]resource.Set
 	stop   func()
 }
 
@@ -67,8 +66,7 @@ func newPlane(t *testing.T, mesh *xdstest.Mesh, addr string, change func(*xds.Co
 
 // publish makes resources all that there is.
 func (p *plane) publish(resources ...*resource.Resource) {
-	p.sets = xdstest.Layers(p.sets, resources...)
-	p.server.Publish(p.mesh.Context(p.sets), time.Now())
+	p.server.Publish(p.mesh.Context(xdstest.Layers(resources...)), time.Now())
 }
 
 // eventually waits until f returns "", which says what is missing.

@@ -21,8 +21,6 @@ type ProxyStatus struct {
 	ID string
 	// Node is the proxy as policies select it, with the labels of its WorkloadGroup.
 	Node push.Node
-	// Version is the client's, "1.40.0" or Istio's.
-	Version string
 	// Agent and Envoy are the versions of its ashore-agent and its Envoy; may be empty.
 	Agent, Envoy string
 	// Peer is its address.
@@ -127,7 +125,7 @@ func (s *Server) ResourceProblems() []feed.Problem {
 func (st *stream) status() ProxyStatus {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	p := ProxyStatus{ID: st.proxy.ID, Node: st.shown, Version: st.proxy.Version, Agent: st.proxy.Agent,
+	p := ProxyStatus{ID: st.proxy.ID, Node: st.shown, Agent: st.proxy.Agent,
 		Envoy: st.proxy.Envoy, Peer: st.peer, Who: st.who, Bundle: st.bundle, Connected: st.since, Delta: !st.sotw}
 	for _, t := range st.order.All() {
 		typeURL := t.Kind().TypeURL
@@ -145,14 +143,7 @@ func (st *stream) status() ProxyStatus {
 // TypeDump is what a proxy is sent of one type.
 type TypeDump struct {
 	TypeURL   string
-	Resources []ResourceDump
-}
-
-// ResourceDump is one resource.
-type ResourceDump struct {
-	Name, Version string
-	// Any is the encoded google.protobuf.Any, which must not be changed; nil for secrets.
-	Any []byte
+	Resources []*resource.Resource
 }
 
 // Dump returns what a proxy should have. id is its node ID, or the third part of it. Errors: no such
@@ -188,14 +179,9 @@ func (s *Server) Dump(id string) ([]TypeDump, error) {
 func dump(t *ads.Subscription) TypeDump {
 	out := TypeDump{TypeURL: t.Kind().TypeURL}
 	for r := range t.To.All() {
-		if !t.Names().Covers(r.Name) {
-			continue
+		if t.Names().Covers(r.Name) {
+			out.Resources = append(out.Resources, r)
 		}
-		d := ResourceDump{Name: r.Name, Version: r.Version()}
-		if out.TypeURL != SecretType {
-			d.Any = r.Any()
-		}
-		out.Resources = append(out.Resources, d)
 	}
 	return out
 }

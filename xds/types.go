@@ -29,15 +29,15 @@ const (
 	healthType = "type.googleapis.com/istio.v1.HealthInformation"
 )
 
-// served are the types in the order of delivery: a resource comes before what names it. name is in
-// logs and metrics.
+// served are the types in the order of delivery: a resource comes before what names it. name is
+// what ShortType returns.
 var served = []struct {
 	name string
 	kind ads.Kind
 }{
-	{"cds", ads.Kind{TypeURL: ClusterType, Whole: true, Supersede: true}},
+	{"cds", ads.Kind{TypeURL: ClusterType, Whole: true, MaxPending: 32}},
 	{"eds", ads.Kind{TypeURL: EndpointType, Empty: emptyAssignment}},
-	{"sds", ads.Kind{TypeURL: SecretType, Single: true}},
+	{"sds", ads.Kind{TypeURL: SecretType, Single: true, MaxPending: 16}},
 	{"lds", ads.Kind{TypeURL: ListenerType, Whole: true}},
 	{"rds", ads.Kind{TypeURL: RouteType}},
 	{"ecds", ads.Kind{TypeURL: ExtensionConfigType}},
@@ -73,10 +73,18 @@ func emptyAssignment(name string) *resource.Resource {
 	})
 }
 
-// short is the name of a type in logs and metrics: "cds".
-func short(typeURL string) string {
+// ShortType is the name of a type that proxies ask for, "cds"; empty: they do not.
+func ShortType(typeURL string) string {
 	if i := rankOf(typeURL); i < len(served) {
 		return served[i].name
+	}
+	return ""
+}
+
+// short is the name of a type in logs and metrics: "cds".
+func short(typeURL string) string {
+	if name := ShortType(typeURL); name != "" {
+		return name
 	}
 	if _, rest, ok := strings.Cut(typeURL, "."); ok && strings.HasPrefix(rest, "istio.io/") {
 		return "mcp"

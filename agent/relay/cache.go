@@ -41,11 +41,11 @@ func (c *cache) put(r *ads.Reply, s *subscription) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.types[r.TypeURL]
-	if t == nil || s.anew {
+	if t == nil || s.newEnvoy {
 		t = &cachedType{Resources: map[string]cached{}}
 		c.types[r.TypeURL] = t
 	}
-	s.anew, t.All = false, s.all
+	s.newEnvoy, t.All = false, s.all
 	for _, it := range r.Items {
 		if s.wants(it.Name) {
 			t.Resources[it.Name] = cached{it.Version, bytes.Clone(it.Raw)} // do not keep the whole response in memory
@@ -58,8 +58,15 @@ func (c *cache) put(r *ads.Reply, s *subscription) {
 			t.Resources[name] = cached{}
 		}
 	}
+	if !s.all && len(t.Resources) > 2*len(s.names)+maxUnused {
+		maps.DeleteFunc(t.Resources, func(name string, _ cached) bool { return !s.wants(name) })
+	}
 	task.Poke(c.changed)
 }
+
+// maxUnused is how many resources without a subscription stay. They do not go at once, because an
+// Envoy that ends unsubscribes from what the next one needs.
+const maxUnused = 1000
 
 // reply returns the resources of a type that wanted accepts, sorted by name, without bodies. all
 // says that the cache is complete for the type.

@@ -102,9 +102,6 @@ func (r *Relay) connect(ctx context.Context, address string) (used time.Time, er
 	err = r.control(l)
 	l.fail(err)
 	_ = conn.Close() // fails only when it is closed already
-	if errors.Is(err, errRenewed) {
-		return l.used, err
-	}
 	return l.used, StreamError(address, err)
 }
 

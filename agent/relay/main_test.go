@@ -61,7 +61,6 @@ type plane struct {
 	address string
 	server  *xds.Server
 	mesh    *xdstest.Mesh
-	sets    map[string]resource.Set
 	stop    func()
 	metrics *prometheus.Registry
 }
@@ -99,8 +98,7 @@ func startPlane(t *testing.T, address string, resources ...*resource.Resource) *
 }
 
 func (p *plane) publish(resources ...*resource.Resource) {
-	p.sets = xdstest.Layers(p.sets, resources...)
-	p.server.Publish(p.mesh.Context(p.sets), time.Now())
+	p.server.Publish(p.mesh.Context(xdstest.Layers(resources...)), time.Now())
 }
 
 // count is a counter of the server by its label: "cds 1".

@@ -130,7 +130,7 @@ func (s *session) subscribe(r *ads.Request) (sub *subscription, first bool) {
 	}
 	rejected := s.relay.rejected
 	if first && len(r.Claims) == 0 {
-		sub.anew = true
+		sub.newEnvoy = true
 		rejected.drop(r.TypeURL, everything)
 	}
 	if first || r.Renames() {

@@ -19,9 +19,9 @@ type subscription struct {
 	has     map[string]struct{}
 	pending []*ads.Reply // sent and not acknowledged, oldest first
 
-	// anew says that Envoy is new, and acknowledged nothing yet. Its first response is complete, so
+	// newEnvoy says that Envoy is new, and acknowledged nothing yet. Its first response is complete, so
 	// the cache drops what an earlier Envoy had.
-	anew bool
+	newEnvoy bool
 }
 
 func newSubscription(typeURL string) *subscription {

@@ -72,3 +72,28 @@ func itemNames(r *ads.Reply) (names []string) {
 	}
 	return names
 }
+
+// Resources that Envoy no longer subscribes to are dropped when there are many.
+func TestUnusedResources(t *testing.T) {
+	t.Parallel()
+	c, sub := newCache(), newSubscription(resource.EndpointType)
+	r := &ads.Reply{TypeURL: resource.EndpointType}
+	for i := range 2 * maxUnused {
+		name := fmt.Sprint(i)
+		r.Items = append(r.Items, ads.Item{Name: name, Raw: []byte(name)})
+		sub.names[name] = struct{}{}
+	}
+	count := func() int {
+		all, _ := c.reply(resource.EndpointType, everything)
+		return len(all.Items)
+	}
+	for _, tc := range []struct{ subscribed, want int }{{2 * maxUnused, 2 * maxUnused}, {maxUnused, 2 * maxUnused}, {1, 1}} {
+		for i := tc.subscribed; i < 2*maxUnused; i++ {
+			delete(sub.names, fmt.Sprint(i))
+		}
+		c.put(r, sub)
+		if got := count(); got != tc.want {
+			t.Errorf("%d subscribed: %d are kept, want %d", tc.subscribed, got, tc.want)
+		}
+	}
+}

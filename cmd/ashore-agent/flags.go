@@ -116,7 +116,7 @@ func (f *flags) override(s *agent.Settings, flag, setting, value string) error {
 // settings returns the complete settings: the defaults, overridden by those that the workload joined
 // with, by the settings file and by the flags.
 func (f *flags) settings() (agent.Settings, error) {
-	s, _, err := f.read()
+	s, err := f.read()
 	if err != nil {
 		return s, err
 	}
@@ -130,29 +130,25 @@ func (f *flags) settings() (agent.Settings, error) {
 	return s, f.named(s.Complete())
 }
 
-// read returns the settings before Complete. base are the settings without the --config file and the
-// flags.
-func (f *flags) read() (s, base agent.Settings, err error) {
-	s, base = agent.Default(), agent.Default()
+// read returns the settings before Complete.
+func (f *flags) read() (s agent.Settings, err error) {
+	s = agent.Default()
 	if f.host {
 		s.Workload.Interception = "tproxy"
 	}
 	if f.joinedState != "" {
 		_, err := agent.ReadSettings(agent.JoinedSettings(f.joinedState), &s)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // else it did not join
-			return s, base, usage(err)
+			return s, usage(err)
 		}
 		s.State = f.joinedState
 	}
 	if file := f.file(); file != "" {
-		if f.places, err = agent.ReadSettings(file, &s); err == nil && f.config == "" {
-			_, err = agent.ReadSettings(file, &base)
-		}
-		if err != nil {
-			return s, base, usage(err)
+		if f.places, err = agent.ReadSettings(file, &s); err != nil {
+			return s, usage(err)
 		}
 	}
-	return s, base, f.apply(&s)
+	return s, f.apply(&s)
 }
 
 // file returns the path of the settings file; empty: there is none.

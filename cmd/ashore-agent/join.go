@@ -77,7 +77,7 @@ func (p *program) joinCommand() *cobra.Command {
 
 // config reads the settings and the token, and checks them.
 func (j *joinFlags) config(f *flags, p *program) (c agent.JoinConfig, err error) {
-	s, base, err := f.read()
+	s, err := f.read()
 	if err != nil {
 		return c, err
 	}
@@ -91,7 +91,7 @@ func (j *joinFlags) config(f *flags, p *program) (c agent.JoinConfig, err error)
 	if err != nil {
 		return c, err
 	}
-	c = agent.JoinConfig{Settings: s, Base: &base, Group: j.group, Hash: j.hash, Token: token,
+	c = agent.JoinConfig{Settings: s, Group: j.group, Hash: j.hash, Token: token,
 		Log: p.logger(s.Log)}
 	return c, f.named(c.Prepare())
 }

@@ -39,22 +39,6 @@ func summary(past config.Past) []string {
 	return out
 }
 
-func testAbsent(t *testing.T, s config.Store) {
-	first := Object("a", "one.test")
-	first.Revision = config.Absent
-	put(t, s, first)
-	_, err := Put(t.Context(), s, first, "test")
-	wantError(t, "create of an existing object", err, config.ErrConflict)
-	_, err = s.Apply(t.Context(), []config.Change{{Key: Key("b"), Object: Object("b", "b.test")},
-		{Key: Key("a"), Object: first, Revision: config.Absent}}, "test")
-	wantError(t, "apply that creates an existing object", err, config.ErrConflict)
-	wantHost(t, s, "b", "")
-	if err := Delete(t.Context(), s, Key("a"), "", "test"); err != nil {
-		t.Fatal(err)
-	}
-	put(t, s, first)
-}
-
 func testHistory(t *testing.T, s config.Store) {
 	if past := history(t, s, config.Query{}); past.Latest != "0" || past.Since != "0" || len(past.Revisions) > 0 {
 		t.Errorf("the history of an empty store is %+v", past)

@@ -61,14 +61,8 @@ func (c *Config) defaults() error {
 	return errors.Join(errs...)
 }
 
-// place names where the keys are: the prefix, and the Consul unless it is that of this machine.
-func (o Options) place() string {
-	scheme, rest, err := consulhttp.SplitAddress(cmp.Or(o.Address, consulhttp.DefaultAddress))
-	if address := scheme + "://" + rest; err == nil && address != consulhttp.DefaultAddress {
-		return o.Prefix + "@" + address
-	}
-	return o.Prefix
-}
+// place names where the keys are.
+func (o Options) place() string { return o.Prefix + "@" + cmp.Or(o.Address, consulhttp.DefaultAddress) }
 
 // Check reports invalid options by their names in the settings file.
 func (o Options) Check(wrong func(option, format string, args ...any)) {

@@ -171,7 +171,7 @@ func (s *Store) Close() error {
 // Name implements config.Source.
 func (s *Store) Name() string { return "store" }
 
-// Place is the prefix, and after an "@" other settings that choose the place.
+// Place is the prefix, "@" and the address.
 func (s *Store) Place() string { return s.cfg.Options.place() }
 
 // Standing is why the store cannot be read, and since when.
@@ -190,41 +190,33 @@ func (s *Store) Revisions() map[string]uint64 {
 	return out
 }
 
-// Contents are what another store has, for this one to begin with.
-type Contents struct {
-	// From is the author in the history.
-	From    string
-	Objects []*config.Object
-	Records []record.Record
-}
-
 // Empty reports whether no records of identity were ever written.
 func (s *Store) Empty() bool { return s.identity.state.Load().Revision == 0 }
 
-// Seed begins an empty store with contents, first the objects and then the records. Objects keep
-// the time of their creation. It returns false if the store is not empty. Errors: those of Apply
-// and Commit.
-func (s *Store) Seed(ctx context.Context, from Contents) (seeded bool, err error) {
-	changes := make([]config.Change, len(from.Objects))
-	for i, o := range from.Objects {
+// Seed begins an empty store with what another store has, first the objects and then the records. who
+// is the author in the history. Objects keep the time of their creation. If the store is not empty,
+// nothing is written. Errors: those of Apply and Commit.
+func (s *Store) Seed(ctx context.Context, who string, objects []*config.Object, from []record.Record) error {
+	changes := make([]config.Change, len(objects))
+	for i, o := range objects {
 		changes[i] = config.Change{Key: o.Key, Object: o, Revision: config.Absent}
 	}
-	writes := make([]record.Write, len(from.Records))
-	for i, r := range from.Records {
+	writes := make([]record.Write, len(from))
+	for i, r := range from {
 		writes[i] = record.Write{Key: r.Key, Value: r.Value}
 	}
 	for _, l := range s.logs() {
 		if err := l.refresh(ctx); err != nil {
-			return false, err
+			return err
 		}
 	}
-	if !s.Empty() || len(changes)+len(writes) == 0 {
-		return false, nil
+	if !s.Empty() {
+		return nil
 	}
 	if s.config.state.Load().Revision == 0 { // else a try before has written them
-		if _, err := s.Apply(ctx, changes, from.From); err != nil {
-			return false, err
+		if _, err := s.Apply(ctx, changes, who); err != nil {
+			return err
 		}
 	}
-	return true, s.Records().Commit(ctx, writes...)
+	return s.Records().Commit(ctx, writes...)
 }

@@ -49,8 +49,6 @@ type ProxyStatus struct {
 	Node      string `json:"node"`
 	Kind      string `json:"kind"` // "sidecar", "router" or Reader
 	Namespace string `json:"namespace"`
-	// Version is the client's; may be empty.
-	Version string `json:"version,omitempty"`
 	// Agent and Envoy are the versions of its ashore-agent and its Envoy; may be empty.
 	Agent string `json:"agent,omitempty"`
 	Envoy string `json:"envoy,omitempty"`

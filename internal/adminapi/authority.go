@@ -142,9 +142,8 @@ func (a *API) ListWorkloads(ctx context.Context, _ admin.None) (admin.WorkloadLi
 	out := admin.WorkloadList{Workloads: []admin.Workload{}, Revocations: []admin.Revocation{}}
 	for _, w := range workloads {
 		item := admin.Workload{Name: w.Name, Identity: w.Identity, Group: w.Group, Joined: w.Joined, Bundle: w.Bundle,
-			Revoked: w.Revoked || revoked.Has(w.Identity)}
+			Leaves: w.Leaves, Revoked: w.Revoked || revoked.Has(w.Identity)}
 		for _, l := range w.Leaves {
-			item.Leaves = append(item.Leaves, admin.Leaf(l))
 			for _, p := range connected[l.Serial] {
 				item.Proxies = append(item.Proxies, p.Node.ID)
 				item.Health = latest(item.Health, p.Health)

@@ -225,14 +225,14 @@ func TestExplainHostOfProxy(t *testing.T) {
 func TestExplainRevoked(t *testing.T) {
 	t.Parallel()
 	e := twoPorts(t)
-	workload := func(name, account string, revoked bool, leaves ...ca.Leaf) ca.Workload {
+	workload := func(name, account string, revoked bool, leaves ...admin.Leaf) ca.Workload {
 		return ca.Workload{Name: name, Identity: "spiffe://cluster.local/ns/shop/sa/" + account, Revoked: revoked,
 			Leaves: leaves}
 	}
 	e.Workloads = func(context.Context) ([]ca.Workload, error) {
 		return []ca.Workload{
-			workload("shop/one", "alone", true), workload("shop/w-1", "web", false, ca.Leaf{Serial: "01"},
-				ca.Leaf{Serial: "02"}), workload("shop/w-2", "web", true), workload("shop/w.3", "web", true, ca.Leaf{Serial: "03"}),
+			workload("shop/one", "alone", true), workload("shop/w-1", "web", false, admin.Leaf{Serial: "01"},
+				admin.Leaf{Serial: "02"}), workload("shop/w-2", "web", true), workload("shop/w.3", "web", true, admin.Leaf{Serial: "03"}),
 			workload("shop/old-1", "old", true), workload("shop/old-2", "old", true),
 		}, errors.New("workload shop/bad: damaged")
 	}

@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -21,31 +22,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds"
 )
 
-// shortType is the name of a type to operators: "cds".
-func shortType(typeURL string) string {
-	switch typeURL {
-	case xds.ClusterType:
-		return "cds"
-	case xds.EndpointType:
-		return "eds"
-	case xds.ListenerType:
-		return "lds"
-	case xds.RouteType:
-		return "rds"
-	case xds.SecretType:
-		return "sds"
-	case xds.ExtensionConfigType:
-		return "ecds"
-	case xds.NameTableType:
-		return "nds"
-	case xds.ProxyConfigType:
-		return "pcds"
-	case xds.ProbeType:
-		return "probe"
-	default:
-		return typeURL
-	}
-}
+// shortType is the name of a type to operators: "cds", or else the type itself.
+func shortType(typeURL string) string { return cmp.Or(xds.ShortType(typeURL), typeURL) }
 
 // proxyList names each proxy by its short name unless another has the same.
 func proxyList(connected []xds.ProxyStatus) []admin.ProxyStatus {
@@ -64,7 +42,7 @@ func proxyList(connected []xds.ProxyStatus) []admin.ProxyStatus {
 }
 
 func proxyStatus(p xds.ProxyStatus) admin.ProxyStatus {
-	out := admin.ProxyStatus{ID: p.ID, Node: p.ID, Kind: "sidecar", Namespace: p.Node.Namespace, Version: p.Version,
+	out := admin.ProxyStatus{ID: p.ID, Node: p.ID, Kind: "sidecar", Namespace: p.Node.Namespace,
 		Agent: p.Agent, Envoy: p.Envoy, Peer: p.Peer, Connected: p.Connected, Identity: p.Who.Identity.String(),
 		Serial: p.Who.Serial, Expires: p.Who.Expires, Bundle: p.Bundle, Delta: p.Delta, Types: []admin.TypeStatus{}}
 	if p.Node.Type == push.Router {
@@ -103,8 +81,7 @@ func dumpOf(t xds.TypeDump) (admin.DumpType, error) {
 	out := admin.DumpType{Type: shortType(t.TypeURL), TypeURL: t.TypeURL, Resources: []admin.DumpResource{}}
 	for _, r := range t.Resources {
 		var a anypb.Any
-		err := proto.Unmarshal(r.Any, &a)
-		a.TypeUrl = t.TypeURL // a secret has none
+		err := proto.Unmarshal(r.Any(), &a)
 		var body json.RawMessage
 		if err == nil {
 			body, err = bodyJSON(r.Name, &a)
@@ -112,7 +89,7 @@ func dumpOf(t xds.TypeDump) (admin.DumpType, error) {
 		if err != nil {
 			return out, fmt.Errorf("show %s: %w", r.Name, err)
 		}
-		out.Resources = append(out.Resources, admin.DumpResource{Name: r.Name, Version: r.Version, Bytes: len(a.Value),
+		out.Resources = append(out.Resources, admin.DumpResource{Name: r.Name, Version: r.Version(), Bytes: len(a.Value),
 			Body: body})
 	}
 	return out, nil

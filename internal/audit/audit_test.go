@@ -38,6 +38,11 @@ func open(t *testing.T, c Config) *Log {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		select {
+		case <-l.ended: // the test closed it
+			return
+		default:
+		}
 		if err := l.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
@@ -327,7 +332,7 @@ func TestScrub(t *testing.T) {
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	details := map[string]string{}
-	for i := range 1000 {
+	for i := range 10 {
 		details[fmt.Sprint(i)] = strings.Repeat("é", 10_000)
 	}
 	e := Event{Action: TokenRefuse, Target: strings.Repeat("x", 1<<20), Reason: "a\nb", Details: details}

@@ -2,8 +2,6 @@ package audit
 
 import (
 	"cmp"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/excerpt"
@@ -59,11 +57,8 @@ type Event struct {
 	Details map[string]string `json:"details,omitempty"`
 }
 
-// The bounds of one line, whose texts may come from unknown callers.
-const (
-	maxText    = 2048 // bytes of a text
-	maxDetails = 32
-)
+// maxText bounds each text of a line, in bytes. Texts may come from unknown callers.
+const maxText = 2048
 
 // clean returns an event as it is written: with a time and an outcome, without secrets, bounded.
 func (s scrubber) clean(e Event, now time.Time) Event {
@@ -75,10 +70,8 @@ func (s scrubber) clean(e Event, now time.Time) Event {
 		*text = s.tidy(*text)
 	}
 	details := make(map[string]string, len(e.Details))
-	for i, k := range slices.Sorted(maps.Keys(e.Details)) {
-		if i < maxDetails {
-			details[s.tidy(k)] = s.tidy(e.Details[k])
-		}
+	for k, v := range e.Details {
+		details[k] = s.tidy(v)
 	}
 	e.Details = details
 	return e

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -40,7 +39,6 @@ type Log struct {
 	stop, ended  chan struct{}      // closed by Close; closed when run has ended
 
 	mu      sync.Mutex
-	closed  bool  // guarded by mu
 	missing int   // guarded by mu; lost events without a line audit.gap
 	file    *file // guarded by mu
 	dirty   bool  // guarded by mu; there are lines to sync
@@ -95,20 +93,13 @@ func (l *Log) Problems() []string {
 		"A line audit.gap counts them once the disk takes it", l.missing, l.file.path)}
 }
 
-// Close syncs and closes the file.
+// Close syncs and closes the file. Call it once. Later events count as lost.
 func (l *Log) Close() error {
-	l.mu.Lock()
-	closed := l.closed
-	if !closed {
-		_ = l.writeGap() // Problems has told of what is missing
-		l.closed = true
-		close(l.stop)
-	}
-	l.mu.Unlock()
+	close(l.stop)
 	<-l.ended
-	if closed {
-		return nil
-	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.writeGap() // Problems reports what is missing
 	if err := errors.Join(l.file.f.Sync(), l.file.f.Close()); err != nil {
 		return fmt.Errorf("close the audit log: %w", err)
 	}
@@ -132,9 +123,6 @@ func (l *Log) run() {
 
 // write writes one event. The caller holds mu.
 func (l *Log) write(e Event) error {
-	if l.closed {
-		return os.ErrClosed
-	}
 	line, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -181,7 +169,7 @@ func (l *Log) sync() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_ = l.writeGap() // tried again
-	if !l.dirty || l.closed {
+	if !l.dirty {
 		return
 	}
 	if err := l.file.f.Sync(); err != nil {

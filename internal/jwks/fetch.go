@@ -72,8 +72,7 @@ func (f *Fetcher) control(_, address string, _ syscall.RawConn) error {
 	return checkAddress(a.Addr(), f.config.Allow)
 }
 
-// check returns why nothing is fetched from a URL. Names are not resolved. Errors: ErrURL,
-// ErrAddress.
+// check returns why nothing is fetched from a URL, whatever its address. Errors: ErrURL.
 func (f *Fetcher) check(u *url.URL) error {
 	switch {
 	case u.Scheme == "http" && !f.allowed(u.Hostname()):
@@ -84,9 +83,6 @@ func (f *Fetcher) check(u *url.URL) error {
 		return fmt.Errorf("%w: it names no host", ErrURL)
 	case u.User != nil:
 		return fmt.Errorf("%w: it holds a user name or a password", ErrURL)
-	}
-	if a, err := netip.ParseAddr(u.Hostname()); err == nil {
-		return checkAddress(a, f.config.Allow)
 	}
 	return nil
 }

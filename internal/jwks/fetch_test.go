@@ -135,7 +135,7 @@ func TestCheckAddress(t *testing.T) {
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for _, u := range []string{"", "http://example.com/keys", "ftp://example.com", "https://",
-		"https://user:word@example.com/", "https://127.0.0.1/", "file:///etc/passwd", "https://[fe80::1%25eth0]/", "://"} {
+		"https://user:word@example.com/", "file:///etc/passwd", "://"} {
 		if p, err := url.Parse(u); err == nil && NewFetcher(Config{}).check(p) == nil {
 			t.Errorf("%q may be fetched", u)
 		}

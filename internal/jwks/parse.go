@@ -17,8 +17,6 @@ var ErrDocument = errors.New("not a usable set of keys (JWKS)")
 const (
 	// MaxBytes bounds a document.
 	MaxBytes = 256 << 10
-	// MaxKeys bounds the keys of a document, with those of unknown kinds.
-	MaxKeys = 100
 	// RSA keys have at least minRSA and at most maxRSA bits.
 	minRSA, maxRSA = 2048, 8192
 )
@@ -46,9 +44,6 @@ func Parse(text []byte) (*Set, error) {
 	err := fmt.Errorf("it has %d bytes, at most %d are allowed", len(text), MaxBytes)
 	if len(text) <= MaxBytes {
 		err = json.Unmarshal(text, &doc)
-	}
-	if n := len(doc.Keys); err == nil && n > MaxKeys {
-		err = fmt.Errorf("it has %d keys, at most %d are allowed", n, MaxKeys)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDocument, err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/jwks"
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
@@ -122,13 +123,13 @@ func (id *identity) joined(ctx context.Context, leaf *x509.Certificate) (string,
 }
 
 // replaced ends the streams of a workload whose name another machine took.
-func (s *Server) replaced(r ca.Replacement) {
-	former := make(map[string]bool, len(r.Former))
-	for _, l := range r.Former {
-		former[l.SHA256] = true
+func (s *Server) replaced(former []admin.Leaf, text string) {
+	known := make(map[string]bool, len(former))
+	for _, l := range former {
+		known[l.SHA256] = true
 	}
-	s.proxies.Expel(func(p xds.Peer) bool { return former[p.Fingerprint] },
-		&xds.NotJoinedError{Public: r.Text, Err: errors.New(r.Text)})
+	s.proxies.Expel(func(p xds.Peer) bool { return known[p.Fingerprint] },
+		&xds.NotJoinedError{Public: text, Err: errors.New(text)})
 }
 
 // rotationFacts are what a rotation of the root waits for.

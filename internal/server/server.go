@@ -164,7 +164,7 @@ func (s *Server) build(ctx context.Context) error {
 		Trust: s.runTrust(id), Publish: s.publisher(analysis),
 	})
 	analyzed := func() []feed.Problem { return analyze.Problems(analysis.Findings()) }
-	s.report(analyzed, s.proxies.ResourceProblems, s.proxies.RefusedRegistrations, saved.problems,
+	s.report(analyzed, s.proxies.ResourceProblems, saved.problems,
 		vips.Problems, s.storeProblems, keys.problems,
 		func() []feed.Problem { return problemsOf("audit log", feed.Error, s.audit.Problems()...) },
 		func() []feed.Problem { return problemsOf("workloads", feed.Error, workloads.Problems()...) })

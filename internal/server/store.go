@@ -73,7 +73,7 @@ func seed(ctx context.Context, home *bolt.Store, shared *consul.Store) error {
 	}
 	from := "ashored init, from the state folder of " + settings.MachineName()
 	records = append(records, record.Record{Key: record.Key{Table: "store", Name: "created"}, Value: []byte(from)})
-	if _, err := shared.Seed(ctx, consul.Contents{From: from, Objects: objects, Records: records}); err != nil {
+	if err := shared.Seed(ctx, from, objects, records); err != nil {
 		return fmt.Errorf("create the store %s: %w", shared.Place(), err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds"
 )
@@ -125,7 +126,7 @@ func (a *acknowledger) record(ctx context.Context, bundle string, serials map[st
 	workloads, err := a.ledger.Workloads(ctx)
 	errs := []error{err}
 	for _, w := range workloads {
-		if w.Bundle != bundle && slices.ContainsFunc(w.Leaves, func(l ca.Leaf) bool { return serials[l.Serial] != "" }) {
+		if w.Bundle != bundle && slices.ContainsFunc(w.Leaves, func(l admin.Leaf) bool { return serials[l.Serial] != "" }) {
 			errs = append(errs, a.ledger.Acknowledge(ctx, w.Name, bundle))
 		}
 	}

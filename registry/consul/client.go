@@ -28,9 +28,10 @@ type client struct {
 	transport *consulhttp.Transport
 	// shared reports whether requests are multiplexed (HTTP/2). False before the first response.
 	shared func() bool
+	needs  string // the permissions of the token
 }
 
-func newClient(o *Options) (*client, error) {
+func newClient(o *Options, needs string) (*client, error) {
 	t, err := consulhttp.New(consulhttp.Config{
 		Address: o.Address, TokenFile: o.TokenFile, TLS: o.TLS, Connections: maxConnections,
 		Enterprise: len(o.Namespaces) > 0 || o.Partition != "",
@@ -43,7 +44,7 @@ func newClient(o *Options) (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("address: %w", err)
 	}
-	return &client{o: o, api: c, transport: t, shared: t.Shared}, nil
+	return &client{o: o, api: c, transport: t, shared: t.Shared, needs: needs}, nil
 }
 
 // query describes a query.

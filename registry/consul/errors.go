@@ -52,8 +52,8 @@ func (c *client) explainStatus(code int, text string) string {
 	remedy := "check that its servers have a leader"
 	switch {
 	case code == http.StatusForbidden || code == http.StatusUnauthorized:
-		return fmt.Sprintf("Consul refuses the token (%d, %s): write one with node:read and service:read into tokenFile (%s)",
-			code, text, cmp.Or(c.o.TokenFile, "none is set"))
+		return fmt.Sprintf("Consul refuses the token (%d, %s): write one with %s into tokenFile (%s)", code, text, c.needs,
+			cmp.Or(c.o.TokenFile, "none is set"))
 	case code == http.StatusTooManyRequests:
 		remedy = "use an https address, which needs few connections, or raise limits.http_max_conns_per_client in Consul"
 	case consulhttp.WantsTLS(code, text):

@@ -1,21 +1,17 @@
 package consul
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/consul/api"
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/ashore-mesh/ashore/internal/consulhttp"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/pmap"
 	"github.com/ashore-mesh/ashore/internal/task"
@@ -99,13 +95,13 @@ func NewExporter(cfg ExporterConfig) (*Exporter, error) {
 		return nil, err
 	}
 	cfg.Options = cfg.Options.withDefaults()
-	c, err := newClient(&cfg.Options)
+	node := cfg.Options.Export.node(cfg.Replica)
+	c, err := newClient(&cfg.Options, fmt.Sprintf("write for node %q and session %q, and service write for the names "+
+		"that are registered", node, node))
 	if err != nil {
 		return nil, err
 	}
-	return &Exporter{
-		cfg: cfg, client: c, node: cfg.Options.Export.node(cfg.Replica), wake: make(chan struct{}, 1),
-	}, nil
+	return &Exporter{cfg: cfg, client: c, node: node, wake: make(chan struct{}, 1)}, nil
 }
 
 // Publish replaces the state of the mesh. It does not wait. Nothing is written or removed before
@@ -202,7 +198,7 @@ func (e *Exporter) report(err error) {
 			reason, remedy))
 	}
 	if err != nil {
-		list = append(list, e.warning("export", "%s", e.explain(err)))
+		list = append(list, e.warning("export", "%s", e.client.explain(err)))
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -216,15 +212,4 @@ func (e *Exporter) report(err error) {
 	}
 	feed.SortProblems(list)
 	e.status.Problems, e.status.Entries = list, len(e.registered)
-}
-
-// explain returns what an error means, and what to do.
-func (e *Exporter) explain(err error) string {
-	var status api.StatusError
-	if errors.As(err, &status) && (status.Code == http.StatusForbidden || status.Code == http.StatusUnauthorized) {
-		return fmt.Sprintf("Consul refuses the token (%s): the one in tokenFile (%s) needs node %q and session %q with "+
-			"write, and service with write for the names that are registered",
-			consulhttp.OneLine(status.Body), cmp.Or(e.cfg.Options.TokenFile, "none is set"), e.node, e.node)
-	}
-	return e.client.explain(err)
 }

@@ -27,7 +27,7 @@ func TestExportWrongAnswers(t *testing.T) {
 		"an empty list":       {200, "[]", "cannot be reached"},
 		"a page":              {200, "<html>sign in</html>", "invalid character"},
 		"one for all queries": {200, `{"ID":"x"}`, "cannot unmarshal"},
-		"refused":             {403, "Permission denied", `node "ashore-shop-here" and session "ashore-shop-here" with write`},
+		"refused":             {403, "Permission denied", `write for node "ashore-shop-here" and session "ashore-shop-here"`},
 		"no leader":           {500, "No cluster leader", "answers 500 (No cluster leader)"},
 		"too many":            {429, "too many concurrent connections", "limits.http_max_conns_per_client"},
 	} {

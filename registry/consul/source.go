@@ -38,7 +38,7 @@ func New(cfg Config) (*Source, error) {
 		return nil, err
 	}
 	cfg.Options = cfg.Options.withDefaults()
-	c, err := newClient(&cfg.Options)
+	c, err := newClient(&cfg.Options, "node:read and service:read")
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -32,7 +31,6 @@ type Allocator struct {
 	mu      sync.Mutex
 	wanted  []string  // guarded by mu
 	used    int       // guarded by mu; number of allocated virtual IPs
-	invalid []string  // guarded by mu; names of records that cannot be read
 	failure error     // guarded by mu; of the latest attempt; nil if it succeeded
 	since   time.Time // guarded by mu; when failures began
 }
@@ -110,7 +108,7 @@ func (a *Allocator) allocate(ctx context.Context) (registry.VIPs, error) {
 			return registry.VIPs{}, err
 		}
 		a.mu.Lock()
-		a.used, a.invalid = len(t.byIndex), t.invalid
+		a.used = len(t.byIndex)
 		a.mu.Unlock()
 		now := time.Now().UTC().Truncate(time.Second)
 		todo, full := t.allocate(wanted, now)
@@ -141,26 +139,20 @@ func (a *Allocator) setFailure(err error) {
 	}
 }
 
-// Problems returns a problem while allocation fails, if nearly all virtual IPs are allocated, and
-// if records cannot be read. Safe for concurrent use.
+// Problems returns a problem while allocation fails, or if nearly all virtual IPs are allocated. Safe
+// for concurrent use.
 func (a *Allocator) Problems() []feed.Problem {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var out []feed.Problem
-	add := func(since time.Time, format string, args ...any) {
-		p := feed.Problem{Severity: feed.Warning, Source: "virtual IPs", Since: since,
-			Text: fmt.Sprintf(format, args...)}
-		out = append(out, p)
+	p := feed.Problem{Severity: feed.Warning, Source: "virtual IPs"}
+	switch {
+	case a.failure != nil:
+		p.Since = a.since
+		p.Text = fmt.Sprintf("new services have no virtual IP, so proxies that capture DNS do not reach them by TCP: %v", a.failure)
+	case a.used > capacity*9/10:
+		p.Text = fmt.Sprintf("%d of %d virtual IPs are allocated: %s", a.used, capacity, remedy)
+	default:
+		return nil
 	}
-	if a.failure != nil {
-		add(a.since, "new services have no virtual IP, so proxies that capture DNS do not reach them by TCP: %v",
-			a.failure)
-	} else if a.used > capacity*9/10 {
-		add(time.Time{}, "%d of %d virtual IPs are allocated: %s", a.used, capacity, remedy)
-	}
-	if n := len(a.invalid); n > 0 {
-		add(time.Time{}, "%d records of virtual IPs cannot be read, and their hosts get others: %s",
-			n, strings.Join(a.invalid[:min(5, n)], ", "))
-	}
-	return out
+	return []feed.Problem{p}
 }

@@ -40,7 +40,6 @@ func (a allocation) name() string { return address(a.index).IPv4.String() }
 type table struct {
 	byHost  map[string]allocation
 	byIndex map[int]bool
-	invalid []string // names of records that cannot be read
 }
 
 // readTable reads all records.
@@ -58,8 +57,7 @@ func readTable(ctx context.Context, records record.Store) (table, error) {
 			t.byIndex[index] = true
 		}
 		if err != nil || !ok || json.Unmarshal(r.Value, &a) != nil || a.Host == "" {
-			t.invalid = append(t.invalid, r.Name)
-			continue
+			continue // a damaged record: its host gets another address
 		}
 		a.index = index
 		if _, ok := t.byHost[a.Host]; !ok { // of two records, all replicas use the lower address

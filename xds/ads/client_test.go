@@ -26,10 +26,10 @@ const (
 
 // Kinds as the server has them.
 func clusters() *ads.Kind {
-	return &ads.Kind{TypeURL: clusterType, Whole: true, Supersede: true}
+	return &ads.Kind{TypeURL: clusterType, Whole: true, MaxPending: 32}
 }
 func listeners() *ads.Kind { return &ads.Kind{TypeURL: listenerType, Whole: true} }
-func secrets() *ads.Kind   { return &ads.Kind{TypeURL: secretType, Single: true} }
+func secrets() *ads.Kind   { return &ads.Kind{TypeURL: secretType, Single: true, MaxPending: 16} }
 func routes() *ads.Kind    { return &ads.Kind{TypeURL: routeType} }
 func endpoints() *ads.Kind {
 	return &ads.Kind{TypeURL: endpointType, Empty: func(name string) *resource.Resource {

@@ -10,25 +10,14 @@ type Kind struct {
 	// world a response has every resource: what is missing is removed (CDS and LDS). For other types a
 	// response has what changed.
 	Whole bool
-	// Supersede means that a response may follow another one that is not acknowledged. Envoy
-	// withholds the acknowledgement of clusters while one of them warms.
-	Supersede bool
+	// MaxPending is how many responses may be pending; zero means one. Envoy withholds the
+	// acknowledgement of clusters while one of them warms.
+	MaxPending int
 	// Single means that a response has one resource at most. Envoy checks a secret once: after a
 	// rejection it accepts the same content without using it, so a rejection must name one secret.
 	Single bool
 	// Empty makes the answer for a name that does not exist; nil: such a name is sent as removed.
 	Empty func(name string) *resource.Resource
-}
-
-// maxPending is how many responses may be pending.
-func (k *Kind) maxPending() int {
-	switch {
-	case k.Supersede:
-		return 32
-	case k.Single:
-		return 16
-	}
-	return 1
 }
 
 const (

@@ -140,7 +140,7 @@ func sooner(a, b time.Duration) time.Duration {
 // Next returns the next response, or nil if nothing is to be sent now. wait is how long until time
 // alone changes that; zero: it does not.
 func (s *Subscription) Next(now time.Time) (r *Response, wait time.Duration) {
-	if !s.started || len(s.pending) >= s.kind.maxPending() {
+	if !s.started || len(s.pending) >= max(s.kind.MaxPending, 1) {
 		return nil, 0
 	}
 	if r = s.nextAlone(now); r != nil {
@@ -174,7 +174,7 @@ func (s *Subscription) plan(now time.Time) *plan {
 	p := &plan{now: now}
 	shared := s.cache.diff(diffKey{s.have.Shared, s.To.Shared, s.known, s.names, s.kind})
 	own := map[string]struct{}{} // names that are not taken from shared
-	for _, name := range s.stateNames() {
+	for name := range s.states {
 		own[name] = struct{}{}
 		s.decide(p, name)
 	}

@@ -1,5 +1,7 @@
 package ads
 
+import "github.com/ashore-mesh/ashore/xds/resource"
+
 // acceptClaims takes in what the client has from an earlier stream. Envoy waits for the endpoints of
 // a cluster that was just sent, whatever it claims.
 func (s *Subscription) acceptClaims(claims map[string]string) {
@@ -8,9 +10,8 @@ func (s *Subscription) acceptClaims(claims map[string]string) {
 		return
 	}
 	s.answer = false
-	same := make(map[string]struct{}, len(claims)) // names of which nothing has to be sent
-	for name, version := range claims {
-		next := s.To.Get(name)
+	var missing []string // names of which something has to be sent
+	compare := func(name string, next *resource.Resource) {
 		gone, wanted := next == nil, ""
 		if gone && s.kind.Empty != nil {
 			next = s.kind.Empty(name)
@@ -18,18 +19,12 @@ func (s *Subscription) acceptClaims(claims map[string]string) {
 		if next != nil {
 			wanted = next.Version()
 		}
+		version, claimed := claims[name]
 		switch {
-		case !s.names.Covers(name):
-		case version == wanted && (s.clusters == nil || !s.clusters.inFlight(name)):
-			same[name] = struct{}{}
-		case gone:
+		case claimed && version == wanted && (s.clusters == nil || !s.clusters.inFlight(name)):
+		case claimed && gone:
 			s.set(name, deferred).hadKnown = false // it is removed, when that need not wait
-			same[name] = struct{}{}
-		}
-	}
-	var missing []string
-	lacks := func(name string) {
-		if _, ok := same[name]; !ok {
+		default:
 			missing = append(missing, name)
 		}
 	}
@@ -37,12 +32,17 @@ func (s *Subscription) acceptClaims(claims map[string]string) {
 	for r := range s.To.All() {
 		if s.names.Covers(r.Name) {
 			all++
-			lacks(r.Name)
+			compare(r.Name, r)
 		}
 	}
 	for _, name := range s.names.List() {
 		if s.To.Get(name) == nil {
-			lacks(name) // it is answered
+			compare(name, nil) // it is answered
+		}
+	}
+	for name := range claims {
+		if s.names.All() && !s.names.Has(name) && s.To.Get(name) == nil {
+			compare(name, nil)
 		}
 	}
 	if len(missing) > 32 && len(missing) > all/8 {

@@ -1,7 +1,6 @@
 package ads
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -82,14 +81,6 @@ func (s *Subscription) Rejected() []Rejected {
 	}
 	slices.SortFunc(out, func(a, b Rejected) int { return strings.Compare(a.Name, b.Name) })
 	return out
-}
-
-// names of all states, sorted.
-func (s *Subscription) stateNames() []string {
-	if len(s.states) == 0 {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(s.states))
 }
 
 // set gives a name a state, and notes what the client has if it had none.

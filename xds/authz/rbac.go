@@ -1,8 +1,6 @@
 package authz
 
 import (
-	"slices"
-
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
@@ -21,34 +19,33 @@ func (r Request) rule(p *rbacv3.Policy) result {
 	if p.GetCondition() != nil || p.GetCheckedCondition() != nil {
 		return result{no, "the certificate"} // of a list of revoked ones
 	}
-	return all([]result{
-		one(each(p.GetPrincipals(), r.principal)),
-		one(each(p.GetPermissions(), r.permission)),
-	})
+	who, what := one(p.GetPrincipals(), r.principal), one(p.GetPermissions(), r.permission)
+	if what.truth < who.truth {
+		return what
+	}
+	return who
 }
 
-func each[T any](list []T, test func(T) result) []result {
-	out := make([]result, len(list))
+// all holds when each of list does. The first that is furthest from it decides.
+func all[T any](list []T, test func(T) result) result {
+	out := result{truth: yes}
 	for i, x := range list {
-		out[i] = test(x)
+		if r := test(x); i == 0 || r.truth < out.truth {
+			out = r
+		}
 	}
 	return out
 }
 
-// all holds when each of list does. The first that is furthest from it decides.
-func all(list []result) result {
-	if len(list) == 0 {
-		return result{truth: yes}
-	}
-	return slices.MinFunc(list, func(a, b result) int { return int(a.truth) - int(b.truth) })
-}
-
 // one holds when one of list does. The first that is nearest to it decides.
-func one(list []result) result {
-	if len(list) == 0 {
-		return result{truth: no}
+func one[T any](list []T, test func(T) result) result {
+	var out result
+	for i, x := range list {
+		if r := test(x); i == 0 || r.truth > out.truth {
+			out = r
+		}
 	}
-	return slices.MaxFunc(list, func(a, b result) int { return int(a.truth) - int(b.truth) })
+	return out
 }
 
 // permission evaluates what package gen makes of the operations and conditions of a policy.
@@ -57,9 +54,9 @@ func (r Request) permission(p *rbacv3.Permission) result {
 	case *rbacv3.Permission_Any:
 		return result{truthOf(p.Any), "anything"}
 	case *rbacv3.Permission_AndRules:
-		return all(each(p.AndRules.GetRules(), r.permission))
+		return all(p.AndRules.GetRules(), r.permission)
 	case *rbacv3.Permission_OrRules:
-		return one(each(p.OrRules.GetRules(), r.permission))
+		return one(p.OrRules.GetRules(), r.permission)
 	case *rbacv3.Permission_NotRule:
 		inner := r.permission(p.NotRule)
 		return result{inner.not(), inner.about}
@@ -91,9 +88,9 @@ func (r Request) principal(p *rbacv3.Principal) result {
 	case *rbacv3.Principal_Any:
 		return result{truthOf(p.Any), "anybody"}
 	case *rbacv3.Principal_AndIds:
-		return all(each(p.AndIds.GetIds(), r.principal))
+		return all(p.AndIds.GetIds(), r.principal)
 	case *rbacv3.Principal_OrIds:
-		return one(each(p.OrIds.GetIds(), r.principal))
+		return one(p.OrIds.GetIds(), r.principal)
 	case *rbacv3.Principal_NotId:
 		inner := r.principal(p.NotId)
 		return result{inner.not(), inner.about}

@@ -172,6 +172,8 @@ func envoyText(m *matcherv3.StringMatcher, s string) bool {
 		return strings.HasPrefix(s, fold(p.Prefix))
 	case *matcherv3.StringMatcher_Suffix:
 		return strings.HasSuffix(s, fold(p.Suffix))
+	case *matcherv3.StringMatcher_Contains:
+		return strings.Contains(s, fold(p.Contains))
 	case *matcherv3.StringMatcher_SafeRegex:
 		return envoyRegex(p.SafeRegex.GetRegex(), s)
 	}

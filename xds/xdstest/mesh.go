@@ -63,35 +63,15 @@ func (m *Mesh) Capabilities(extensions []string) push.Capabilities {
 	return push.Capabilities(1)<<(len(extensions)/100) - 1
 }
 
-// Layers makes sets of resources, one shared layer for each type. Resources that are in prev
-// unchanged keep their pointer, and so do layers; prev may be nil.
-func Layers(prev map[string]resource.Set, resources ...*resource.Resource) map[string]resource.Set {
+// Layers makes sets of resources, one shared layer for each type.
+func Layers(resources ...*resource.Resource) map[string]resource.Set {
 	byType := map[string][]*resource.Resource{}
 	for _, r := range resources {
-		if old := prev[r.TypeURL].Get(r.Name); old != nil && old.Version() == r.Version() {
-			r = old
-		}
 		byType[r.TypeURL] = append(byType[r.TypeURL], r)
 	}
 	out := map[string]resource.Set{}
 	for typeURL, items := range byType {
-		set := resource.Set{Shared: resource.NewLayer(items)}
-		if old, ok := prev[typeURL]; ok && equal(old, set) {
-			set = old
-		}
-		out[typeURL] = set
+		out[typeURL] = resource.Set{Shared: resource.NewLayer(items)}
 	}
 	return out
-}
-
-func equal(a, b resource.Set) bool {
-	if a.Len() != b.Len() {
-		return false
-	}
-	for r := range a.All() {
-		if b.Get(r.Name) != r {
-			return false
-		}
-	}
-	return true
 }

@@ -145,7 +145,7 @@ func TestXDS(t *testing.T) {
 		})
 		eventually(t, "a rejection that names the object", func() bool {
 			named := func(n string) bool { return strings.Contains(n, "ServiceEntry shop/web") }
-			return slices.ContainsFunc(x.Nacks(), named)
+			return slices.ContainsFunc(x.Seen().Nacks, named)
 		})
 		x.Put(entries, "shop/web", entryOf("fixed.test"))
 		eventually(t, "the fixed object", func() bool {
@@ -220,7 +220,7 @@ func TestNonsense(t *testing.T) {
 		broken := &mcptest.XDS{Store: x.Store, NoDelta: x.NoDelta, Nonsense: true}
 		_, _ = mcptest.Serve(t, at, broken.Register)
 		eventually(t, "a rejection", func() bool {
-			return len(broken.Nacks()) > 0 && strings.Contains(broken.Nacks()[0], "cannot be decoded")
+			return len(broken.Seen().Nacks) > 0 && strings.Contains(broken.Seen().Nacks[0], "cannot be decoded")
 		})
 		eventually(t, "a problem", func() bool { return s.status().Error == "" && len(s.problems()) > 0 })
 		if got := s.holds("web"); got != "web.test" {
@@ -244,7 +244,7 @@ func TestOlderVersions(t *testing.T) {
 				t.Errorf("active %q", got)
 			}
 			want := "[sidecar~127.0.0.1~ashored.istio-system~istio-system.svc.cluster.local]"
-			if got := fmt.Sprint(x.Nodes()); got != want {
+			if got := fmt.Sprint(x.Seen().Nodes); got != want {
 				t.Errorf("nodes %s, want %s, on the first request only", got, want)
 			}
 		})
@@ -271,7 +271,7 @@ func TestXDSMany(t *testing.T) {
 	eventually(t, "the change", func() bool { return s.holds("s7") == "seven.test" })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if sent := x.Sent()[entries]; sent != many+1 || s.updates != many+1 {
+	if sent := x.Seen().Sent[entries]; sent != many+1 || s.updates != many+1 {
 		t.Errorf("%d resources were sent and %d updates merged, want %d", sent, s.updates, many+1)
 	}
 }

@@ -6,14 +6,21 @@ import (
 	"sync"
 )
 
-// notes records the requests of the clients of a server. The zero value is ready. Safe for
-// concurrent use.
+// Seen is what a server received and sent.
+type Seen struct {
+	// Nacks are the texts of all NACKs; Acks counts the ACKs.
+	Nacks []string
+	Acks  int
+	// Nodes are the nodes of the requests that have one.
+	Nodes []string
+	// Sent counts the resources that were sent, by type or collection.
+	Sent map[string]int
+}
+
+// notes records what a server receives and sends. The zero value is ready. Safe for concurrent use.
 type notes struct {
-	mu    sync.Mutex
-	nacks []string       // guarded by mu
-	acks  int            // guarded by mu
-	nodes []string       // guarded by mu
-	sent  map[string]int // guarded by mu
+	mu   sync.Mutex
+	seen Seen // guarded by mu
 }
 
 // noteRequest records a request: its node, and whether it is an ACK or a NACK.
@@ -21,13 +28,13 @@ func (n *notes) noteRequest(node, nonce, words string, rejected bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if node != "" {
-		n.nodes = append(n.nodes, node)
+		n.seen.Nodes = append(n.seen.Nodes, node)
 	}
 	switch {
 	case rejected:
-		n.nacks = append(n.nacks, words)
+		n.seen.Nacks = append(n.seen.Nacks, words)
 	case nonce != "":
-		n.acks++
+		n.seen.Acks++
 	}
 }
 
@@ -35,36 +42,15 @@ func (n *notes) noteRequest(node, nonce, words string, rejected bool) {
 func (n *notes) noteSent(typ string, count int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.sent == nil {
-		n.sent = map[string]int{}
+	if n.seen.Sent == nil {
+		n.seen.Sent = map[string]int{}
 	}
-	n.sent[typ] += count
+	n.seen.Sent[typ] += count
 }
 
-// Nacks returns the texts of all NACKs.
-func (n *notes) Nacks() []string {
+// Seen returns what was recorded so far.
+func (n *notes) Seen() Seen {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return slices.Clone(n.nacks)
-}
-
-// Acks returns the number of ACKs.
-func (n *notes) Acks() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.acks
-}
-
-// Nodes returns the node of each request.
-func (n *notes) Nodes() []string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.Clone(n.nodes)
-}
-
-// Sent returns the number of resources sent, by type or collection.
-func (n *notes) Sent() map[string]int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return maps.Clone(n.sent)
+	return Seen{slices.Clone(n.seen.Nacks), n.seen.Acks, slices.Clone(n.seen.Nodes), maps.Clone(n.seen.Sent)}
 }

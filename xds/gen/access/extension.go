@@ -184,19 +184,17 @@ func guard(m proto.Message) string {
 // becomes one that asks. None take over what revocations refuse.
 func takers(name string) (out []string) {
 	base, connections := strings.CutSuffix(name, OfConnections)
-	group := []string{filterTokens, filterCustom, FilterAsk, filterDeny, filterAllow}
+	names := RequestFilters()
 	if connections {
-		group = group[1:]
+		names = ConnectionFilters()
 	}
-	if !slices.Contains(group, base) {
+	judges := slices.DeleteFunc(names, func(n string) bool { return n == filterRevoked || n == filterAudit })
+	if !slices.Contains(judges, base) {
 		return nil
 	}
-	for _, other := range group {
-		if connections {
-			other += OfConnections
-		}
-		if other != name {
-			out = append(out, other)
+	for _, other := range judges {
+		if other != base {
+			out = append(out, other+name[len(base):])
 		}
 	}
 	return out
@@ -225,18 +223,16 @@ func (s rbacScope) filter(rules, shadow *rbacv3.RBAC, shadowPrefix string) proto
 // discovered says that a filter is fetched on its own, and which extensions it may turn into. Until
 // it arrives, nothing passes.
 func discovered(name string, connections bool) *corev3.ExtensionConfigSource {
-	var types []proto.Message
-	switch {
-	case connections && name == FilterAsk:
-		types = []proto.Message{&networkrbacv3.RBAC{}, &networkauthzv3.ExtAuthz{}}
-	case connections:
-		types = []proto.Message{&networkrbacv3.RBAC{}}
-	case name == filterTokens:
-		types = []proto.Message{&httprbacv3.RBAC{}, &jwtv3.JwtAuthentication{}}
-	case name == FilterAsk:
-		types = []proto.Message{&httprbacv3.RBAC{}, &httpauthzv3.ExtAuthz{}}
-	default:
-		types = []proto.Message{&httprbacv3.RBAC{}}
+	var rbac, ask proto.Message = &httprbacv3.RBAC{}, &httpauthzv3.ExtAuthz{}
+	if connections {
+		rbac, ask = &networkrbacv3.RBAC{}, &networkauthzv3.ExtAuthz{}
+	}
+	types := []proto.Message{rbac}
+	switch name {
+	case FilterAsk:
+		types = append(types, ask)
+	case filterTokens:
+		types = append(types, &jwtv3.JwtAuthentication{})
 	}
 	out := &corev3.ExtensionConfigSource{ConfigSource: envoy.FromADS()}
 	for _, m := range types {

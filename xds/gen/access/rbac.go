@@ -186,35 +186,31 @@ func anyPermission() *rbacv3.Permission {
 }
 
 func allPrincipals(list []*rbacv3.Principal) *rbacv3.Principal {
-	switch len(list) {
-	case 0:
+	if len(list) == 0 {
 		return anyPrincipal()
-	case 1:
-		return list[0]
 	}
-	return &rbacv3.Principal{Identifier: &rbacv3.Principal_AndIds{AndIds: &rbacv3.Principal_Set{Ids: list}}}
+	return joined(list, &rbacv3.Principal{Identifier: &rbacv3.Principal_AndIds{AndIds: &rbacv3.Principal_Set{Ids: list}}})
 }
 
 func onePrincipal(list []*rbacv3.Principal) *rbacv3.Principal {
-	if len(list) == 1 {
-		return list[0]
-	}
-	return &rbacv3.Principal{Identifier: &rbacv3.Principal_OrIds{OrIds: &rbacv3.Principal_Set{Ids: list}}}
+	return joined(list, &rbacv3.Principal{Identifier: &rbacv3.Principal_OrIds{OrIds: &rbacv3.Principal_Set{Ids: list}}})
 }
 
 func allPermissions(list []*rbacv3.Permission) *rbacv3.Permission {
-	switch len(list) {
-	case 0:
+	if len(list) == 0 {
 		return anyPermission()
-	case 1:
-		return list[0]
 	}
-	return &rbacv3.Permission{Rule: &rbacv3.Permission_AndRules{AndRules: &rbacv3.Permission_Set{Rules: list}}}
+	return joined(list, &rbacv3.Permission{Rule: &rbacv3.Permission_AndRules{AndRules: &rbacv3.Permission_Set{Rules: list}}})
 }
 
 func onePermission(list []*rbacv3.Permission) *rbacv3.Permission {
+	return joined(list, &rbacv3.Permission{Rule: &rbacv3.Permission_OrRules{OrRules: &rbacv3.Permission_Set{Rules: list}}})
+}
+
+// joined is the only item of a list, or whole, which joins several.
+func joined[T any](list []T, whole T) T {
 	if len(list) == 1 {
 		return list[0]
 	}
-	return &rbacv3.Permission{Rule: &rbacv3.Permission_OrRules{OrRules: &rbacv3.Permission_Set{Rules: list}}}
+	return whole
 }

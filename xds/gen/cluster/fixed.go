@@ -45,7 +45,7 @@ func (in clusterIn) passthrough(name string) *clusterv3.Cluster {
 		LbPolicy:             clusterv3.Cluster_CLUSTER_PROVIDED,
 	}
 	h := &upstreamHTTP{protocol: upstreamAsClient}
-	h.common().IdleTimeout = durationpb.New(passthroughIdle)
+	h.common.IdleTimeout = durationpb.New(passthroughIdle)
 	applyPool(c, h, nil, in.mesh)
 	h.apply(c)
 	return c

@@ -8,6 +8,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	upstreamv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	mesh "istio.io/api/mesh/v1alpha1"
@@ -35,9 +36,12 @@ const (
 // upstreamHTTP collects a cluster's HTTP options.
 type upstreamHTTP struct {
 	protocol upstreamProtocol
-	options  upstreamv3.HttpProtocolOptions
 	http2    corev3.Http2ProtocolOptions
-	used     bool // something in options is set
+	// common are the options of every version, upstream those of upstream connections alone.
+	common   corev3.HttpProtocolOptions
+	upstream corev3.UpstreamHttpProtocolOptions
+	// outliers, when not nil, says which answers outlier detection counts as errors.
+	outliers *upstreamv3.HttpProtocolOptions_OutlierDetection
 }
 
 // upstreamHTTP is the protocol that a port, its policy and the mesh ask for.
@@ -63,37 +67,19 @@ func (s clusterShape) upstreamHTTP() *upstreamHTTP {
 	return h
 }
 
-// common are the options of every version.
-func (h *upstreamHTTP) common() *corev3.HttpProtocolOptions {
-	h.used = true
-	if h.options.CommonHttpProtocolOptions == nil {
-		h.options.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{}
-	}
-	return h.options.CommonHttpProtocolOptions
-}
-
-// upstream are the options of upstream connections alone.
-func (h *upstreamHTTP) upstream() *corev3.UpstreamHttpProtocolOptions {
-	h.used = true
-	if h.options.UpstreamHttpProtocolOptions == nil {
-		h.options.UpstreamHttpProtocolOptions = &corev3.UpstreamHttpProtocolOptions{}
-	}
-	return h.options.UpstreamHttpProtocolOptions
-}
-
 // pool sets what connection pools say of HTTP connections.
 func (h *upstreamHTTP) pool(http *networking.ConnectionPoolSettings_HTTPSettings,
 	tcp *networking.ConnectionPoolSettings_TCPSettings) {
 	if t := http.GetIdleTimeout(); t != nil {
-		h.common().IdleTimeout = t
+		h.common.IdleTimeout = t
 	} else if t := tcp.GetIdleTimeout(); t != nil {
-		h.common().IdleTimeout = t
+		h.common.IdleTimeout = t
 	}
 	if n := http.GetMaxRequestsPerConnection(); n > 0 {
-		h.common().MaxRequestsPerConnection = wrapperspb.UInt32(uint32(n))
+		h.common.MaxRequestsPerConnection = wrapperspb.UInt32(uint32(n))
 	}
 	if t := tcp.GetMaxConnectionDuration(); t != nil {
-		h.common().MaxConnectionDuration = t
+		h.common.MaxConnectionDuration = t
 	}
 	if n := http.GetMaxConcurrentStreams(); n > 0 {
 		h.http2.MaxConcurrentStreams = wrapperspb.UInt32(uint32(n))
@@ -108,7 +94,6 @@ func (h *upstreamHTTP) errorCodes(codes []uint32) {
 	if len(codes) == 0 {
 		return
 	}
-	h.used = true
 	rules := make([]*matcherv3.MatchPredicate, len(codes))
 	for i, code := range codes {
 		status := &routev3.HeaderMatcher{Name: ":status", HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{
@@ -122,27 +107,34 @@ func (h *upstreamHTTP) errorCodes(codes []uint32) {
 	if len(rules) > 1 {
 		match = &matcherv3.MatchPredicate{Rule: &matcherv3.MatchPredicate_OrMatch{OrMatch: &matcherv3.MatchPredicate_MatchSet{Rules: rules}}}
 	}
-	h.options.OutlierDetection = &upstreamv3.HttpProtocolOptions_OutlierDetection{ErrorMatcher: match}
+	h.outliers = &upstreamv3.HttpProtocolOptions_OutlierDetection{ErrorMatcher: match}
 }
 
 // apply gives the options to a cluster; none where Envoy's defaults are meant.
 func (h *upstreamHTTP) apply(c *clusterv3.Cluster) {
-	if h.protocol == upstreamHTTP1 && !h.used {
+	options := &upstreamv3.HttpProtocolOptions{OutlierDetection: h.outliers}
+	if proto.Size(&h.common) > 0 {
+		options.CommonHttpProtocolOptions = &h.common
+	}
+	if proto.Size(&h.upstream) > 0 {
+		options.UpstreamHttpProtocolOptions = &h.upstream
+	}
+	if h.protocol == upstreamHTTP1 && proto.Size(options) == 0 {
 		return
 	}
 	switch h.protocol {
 	case upstreamHTTP2:
-		h.options.UpstreamProtocolOptions = &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig{
+		options.UpstreamProtocolOptions = &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig{
 			ProtocolConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &h.http2},
 		}}
 	case upstreamAsClient:
-		h.options.UpstreamProtocolOptions = &upstreamv3.HttpProtocolOptions_UseDownstreamProtocolConfig{UseDownstreamProtocolConfig: &upstreamv3.HttpProtocolOptions_UseDownstreamHttpConfig{
+		options.UpstreamProtocolOptions = &upstreamv3.HttpProtocolOptions_UseDownstreamProtocolConfig{UseDownstreamProtocolConfig: &upstreamv3.HttpProtocolOptions_UseDownstreamHttpConfig{
 			HttpProtocolOptions: &corev3.Http1ProtocolOptions{}, Http2ProtocolOptions: &h.http2,
 		}}
 	default:
-		h.options.UpstreamProtocolOptions = &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig{
+		options.UpstreamProtocolOptions = &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig{
 			ProtocolConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: &corev3.Http1ProtocolOptions{}},
 		}}
 	}
-	c.TypedExtensionProtocolOptions = map[string]*anypb.Any{httpOptionsKey: envoy.Packed(&h.options)}
+	c.TypedExtensionProtocolOptions = map[string]*anypb.Any{httpOptionsKey: envoy.Packed(options)}
 }

@@ -32,28 +32,6 @@ type inboundPool struct {
 	from     *config.Object
 }
 
-// workloadSpec is everything that one of these clusters is made of.
-type workloadSpec struct {
-	port     uint32
-	protocol registry.Protocol
-	// to is where the workload listens; the zero value: where the client had connected to.
-	to envoy.Address
-	// loop says that to is the proxy's own listener: nothing is sent there, or it would go round
-	// for ever.
-	loop bool
-	// interception decides the source address, which the host must not redirect.
-	interception push.Interception
-	families     envoy.Families
-	pool         *networking.ConnectionPoolSettings
-	// decides is the object that sets pool, else the one that says where to is, for people; nil:
-	// none.
-	decides *config.Object
-	mesh    *push.Mesh
-	// services are those that the port is for, the older first; servicePort is that of the first.
-	services    []*registry.Service
-	servicePort uint32
-}
-
 // poolsOf finds the pools that rules set for the services of the workload: what a client is allowed
 // to send, the workload's own proxy has to let through. Source: Istio.
 func (g *Generator) poolsOf(sc *push.Scope) *intern.List[inboundPool] {
@@ -77,24 +55,24 @@ func (g *Generator) poolsOf(sc *push.Scope) *intern.List[inboundPool] {
 func (in workloadIn) Layer() *envoy.Layer {
 	var parts []*envoy.Part
 	for _, p := range in.Ports() {
-		spec := workloadSpec{
-			port: p.Port, protocol: p.Protocol, to: in.Target(p), mesh: in.mesh, families: in.Families,
-			interception: in.Interception,
-		}
-		spec.loop = p.Bound && spec.to == p.At
-		var first int
-		spec.services, first = in.served(p.Port)
-		if first >= 0 {
-			spec.servicePort = in.Own.Inbound.Items()[first].Port.Number
-		}
-		pool := in.pool(p.Port, first)
-		spec.pool, spec.decides = pool.settings, pool.from
-		if spec.decides == nil && in.Ingress(p.Port) != nil {
-			spec.decides = in.Sidecar.Object
-		}
-		parts = append(parts, spec.build())
+		parts = append(parts, in.part(p))
 	}
 	return envoy.LayerOf(parts)
+}
+
+// part is the cluster of a port.
+func (in workloadIn) part(p workload.Port) *envoy.Part {
+	services, first := in.served(p.Port)
+	pool := in.pool(p.Port, first)
+	if pool.from == nil && in.Ingress(p.Port) != nil {
+		pool.from = in.Sidecar.Object
+	}
+	var metadata []byte
+	if first >= 0 {
+		port := in.Own.Inbound.Items()[first].Port.Number
+		metadata = clusterMetadata{port: port, services: services}.append(nil)
+	}
+	return fixedPart(in.cluster(p, pool.settings), pool.from, metadata)
 }
 
 // served lists the services behind a port of the workload, the older first, and the index of the
@@ -138,58 +116,45 @@ func (in workloadIn) pool(port uint32, first int) inboundPool {
 // forever is longer than any proxy runs, and not longer than Envoy can count.
 const forever = 100 * 365 * 24 * time.Hour
 
-// build makes the cluster.
-func (s workloadSpec) build() *envoy.Part {
-	var metadata []byte
-	if len(s.services) > 0 {
-		metadata = clusterMetadata{port: s.servicePort, services: s.services}.append(nil)
-	}
-	return fixedPart(s.cluster(envoy.InboundCluster(s.port)), s.decides, metadata)
-}
-
 // cluster is the message without metadata.
-func (s workloadSpec) cluster(name string) *clusterv3.Cluster {
+func (in workloadIn) cluster(p workload.Port, pool *networking.ConnectionPoolSettings) *clusterv3.Cluster {
 	c := &clusterv3.Cluster{
-		Name:                 name,
+		Name:                 envoy.InboundCluster(p.Port),
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
-		ConnectTimeout:       s.mesh.Config.GetConnectTimeout(),
+		ConnectTimeout:       in.mesh.Config.GetConnectTimeout(),
 	}
+	to := in.Target(p)
 	switch {
-	case s.loop:
-	case s.to == envoy.Address{}:
+	case p.Bound && to == p.At:
+		// The proxy's own listener: nothing is sent there, or it would go round for ever.
+	case to == envoy.Address{}: // where the client had connected to
 		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST}
 		c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
 		// The workload's address does not go away, and forgetting it would cut its connections.
 		c.CleanupInterval = durationpb.New(forever)
 	default:
-		c.LoadAssignment = s.assignment(name)
+		c.LoadAssignment = oneEndpoint(c.Name, to)
 	}
-	if s.to.Path == "" && !s.to.IP.IsLoopback() {
-		c.UpstreamBindConfig = inboundSource(s.interception, s.families)
+	if to.Path == "" && !to.IP.IsLoopback() {
+		c.UpstreamBindConfig = inboundSource(in.Interception, in.Families)
 	}
-	h := &upstreamHTTP{protocol: s.upstreamProtocol()}
-	applyPool(c, h, s.pool, s.mesh)
+	h := &upstreamHTTP{}
+	switch {
+	case pool.GetHttp().GetUseClientProtocol(), p.Protocol == registry.Unknown:
+		h.protocol = upstreamAsClient
+	case p.Protocol.IsHTTP2():
+		h.protocol = upstreamHTTP2
+	}
+	applyPool(c, h, pool, in.mesh)
 	h.apply(c)
 	return c
 }
 
-// assignment is the one endpoint.
-func (s workloadSpec) assignment(name string) *endpointv3.ClusterLoadAssignment {
+// oneEndpoint is the assignment of a cluster with one endpoint.
+func oneEndpoint(name string, at envoy.Address) *endpointv3.ClusterLoadAssignment {
 	return &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{{
 		LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
-			Endpoint: &endpointv3.Endpoint{Address: s.to.Message()},
+			Endpoint: &endpointv3.Endpoint{Address: at.Message()},
 		}}},
 	}}}
-}
-
-// upstreamProtocol is that of the port; where the proxy detects it, what the client speaks.
-func (s workloadSpec) upstreamProtocol() upstreamProtocol {
-	switch {
-	case s.pool.GetHttp().GetUseClientProtocol(), s.protocol == registry.Unknown:
-		return upstreamAsClient
-	case s.protocol.IsHTTP2():
-		return upstreamHTTP2
-	default:
-		return upstreamHTTP1
-	}
 }

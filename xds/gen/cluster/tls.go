@@ -41,8 +41,8 @@ func applyTLS(c *clusterv3.Cluster, h *upstreamHTTP, t *networking.ClientTLSSett
 		tls.AutoSniSanValidation = anyName
 	case http:
 		// a client that does not know the later field still verifies requests by the older one
-		h.upstream().AutoSni = true
-		h.upstream().AutoSanValidation = anyName
+		h.upstream.AutoSni = true
+		h.upstream.AutoSanValidation = anyName
 		tls.AutoSniSanValidation = anyName
 		if anyName && tls.Sni == "" {
 			tls.Sni = envoy.Nobody

@@ -1,10 +1,12 @@
 package gentest
 
 import (
+	"fmt"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
 
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -20,9 +22,13 @@ func SameAsLibrary(t *testing.T, r *resource.Resource, m proto.Message) {
 	if len(again) != len(r.Body()) {
 		t.Fatalf("%s: %d bytes, the library makes %d", r.Name, len(r.Body()), len(again))
 	}
-	unknown := len(m.ProtoReflect().GetUnknown())
-	walkMessages(m.ProtoReflect(), func(sub protoreflect.Message) { unknown += len(sub.GetUnknown()) })
-	if unknown != 0 {
-		t.Fatalf("%s: %d bytes are no fields", r.Name, unknown)
+	err := protorange.Range(m.ProtoReflect(), func(p protopath.Values) error {
+		if p.Index(-1).Step.Kind() == protopath.UnknownAccessStep {
+			return fmt.Errorf("%v is no field", p.Path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", r.Name, err)
 	}
 }

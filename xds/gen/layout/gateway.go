@@ -77,11 +77,8 @@ const (
 	GatewayTCP
 )
 
-// endsTLS reports whether the server terminates TLS.
-func (m gatewayMode) endsTLS() bool { return m == GatewayHTTPS || m == GatewayTLS }
-
 // isTLS reports whether clients use TLS, so that several servers can share a port by SNI.
-func (m gatewayMode) isTLS() bool { return m.endsTLS() || m == GatewayPassthrough }
+func (m gatewayMode) isTLS() bool { return m != GatewayHTTP && m != GatewayTCP }
 
 // gatewayRoute is one route configuration of a router.
 type gatewayRoute struct {

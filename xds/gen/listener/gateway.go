@@ -1,7 +1,6 @@
 package listener
 
 import (
-	"net/netip"
 	"slices"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -113,16 +112,11 @@ func (p *gatewayPlanner) addPassthrough(set *chainSet, use layout.GatewayUse, s 
 					continue
 				}
 				if spec, ok := p.tcp.routed(vs, r.Route, s.Server.GetPort().GetNumber()); ok {
-					set.add(chainSpec{tcp: spec}, gatewaySubnets(m), sni)
+					set.add(chainSpec{tcp: spec}, parseSubnets(m.DestinationSubnets), sni)
 				}
 			}
 		}
 	}
-}
-
-// gatewaySubnets are the addresses that clients must have connected to.
-func gatewaySubnets(m *networking.TLSMatchAttributes) []netip.Prefix {
-	return parseSubnets(m.DestinationSubnets)
 }
 
 // matchesServer says whether one of the matches holds for a server; none at all holds for every
@@ -135,11 +129,7 @@ func matchesServer(s layout.GatewayServer, matches []*networking.L4MatchAttribut
 // matchesGateway says whether the static part of a match holds for a server. Conditions on the
 // source are for sidecars. Source: istio.io, L4MatchAttributes.
 func matchesGateway(s layout.GatewayServer, m connectionMatch) bool {
-	if n := m.GetPort(); n != 0 && n != s.Server.GetPort().GetNumber() {
-		return false
-	}
-	g := m.GetGateways()
-	return len(g) == 0 || slices.Contains(g, s.Gateway.Namespace+"/"+s.Gateway.Name)
+	return matches(m, s.Server.GetPort().GetNumber(), s.Gateway.Namespace+"/"+s.Gateway.Name)
 }
 
 // serverTakes says whether a host of vs fits a host of the server.

@@ -33,7 +33,7 @@ func New(layouts *layout.Layouts) *Generator {
 func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 	base := g.bases.Get(settingsOf(sc))
 	if sc.Type == push.Router {
-		return gatewayListenersIn{generator: g, layout: g.layouts.Gateway(sc), base: base, routes: g.gatewayRoutes(sc),
+		return gatewayListenersIn{generator: g, layout: g.layouts.Gateway(sc), base: base, routes: g.routesOf(sc),
 			destinations: sc.Destinations}, nil
 	}
 	if sc.Own != nil {
@@ -41,7 +41,7 @@ func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 		in.bypassed = workload.BypassOf(sc, in.modes)
 		own = in
 	}
-	return outboundListenersIn{generator: g, layout: g.layouts.Outbound(sc), base: base, routes: g.egressRoutes(sc),
+	return outboundListenersIn{generator: g, layout: g.layouts.Outbound(sc), base: base, routes: g.routesOf(sc),
 		sources: g.connectionSources(sc), destinations: sc.Destinations}, own
 }
 
@@ -54,20 +54,18 @@ func (g *Generator) build(specs []listenerSpec, problems []feed.Problem) *envoy.
 	return envoy.LayerOf(parts, problems...)
 }
 
-// egressRoutes lists, for each egress group, the VirtualServices that route connections.
-func (g *Generator) egressRoutes(sc *push.Scope) *intern.List[*intern.List[*push.VirtualService]] {
-	out := make([]*intern.List[*push.VirtualService], 0, sc.Egress.Len())
+// routesOf lists, for each server of a router and each egress group of a sidecar, the
+// VirtualServices that route connections.
+func (g *Generator) routesOf(sc *push.Scope) *intern.List[*intern.List[*push.VirtualService]] {
+	var out []*intern.List[*push.VirtualService]
+	if sc.Type == push.Router {
+		for _, s := range sc.Gateways.Items() {
+			out = append(out, g.connectionRoutes(s.Routes))
+		}
+		return g.perList.Of(out)
+	}
 	for _, e := range sc.Egress.Items() {
 		out = append(out, g.connectionRoutes(e.Routes))
-	}
-	return g.perList.Of(out)
-}
-
-// gatewayRoutes lists, for each server, the VirtualServices that route connections.
-func (g *Generator) gatewayRoutes(sc *push.Scope) *intern.List[*intern.List[*push.VirtualService]] {
-	out := make([]*intern.List[*push.VirtualService], 0, sc.Gateways.Len())
-	for _, server := range sc.Gateways.Items() {
-		out = append(out, g.connectionRoutes(server.Routes))
 	}
 	return g.perList.Of(out)
 }

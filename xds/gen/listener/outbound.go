@@ -225,16 +225,14 @@ type connectionMatch interface {
 
 // holds says whether the static part of a match holds for the proxy and the listener's port.
 func (p *outboundPlanner) holds(m connectionMatch, port uint32) bool {
-	if n := m.GetPort(); n != 0 && n != port {
-		return false
-	}
-	if g := m.GetGateways(); len(g) > 0 && !slices.Contains(g, layout.SidecarGateway) {
-		return false
-	}
-	if len(m.GetSourceLabels()) == 0 && m.GetSourceNamespace() == "" {
-		return true
-	}
-	return slices.Contains(p.in.sources.Items(), any(m))
+	ofSource := len(m.GetSourceLabels()) > 0 || m.GetSourceNamespace() != ""
+	return matches(m, port, layout.SidecarGateway) && (!ofSource || slices.Contains(p.in.sources.Items(), any(m)))
+}
+
+// matches says whether a match is for a port and a gateway.
+func matches(m connectionMatch, port uint32, gateway string) bool {
+	n, gateways := m.GetPort(), m.GetGateways()
+	return (n == 0 || n == port) && (len(gateways) == 0 || slices.Contains(gateways, gateway))
 }
 
 // routesOf lists the VirtualServices of a group that route connections to host, in order of
