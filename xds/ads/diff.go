@@ -23,8 +23,9 @@ type diff struct {
 	removed []string             // sorted; names that do not exist, or no longer exist
 	gone    []string             // sorted; names that the client has and that no longer exist
 
-	once  sync.Once
-	parts [][]byte // see encoded
+	once   sync.Once
+	parts  [][]byte // see encoded
+	chunks []*chunk // that parts are made of: they stay in the cache while the diff is used
 }
 
 // empty reports whether there is no difference.
@@ -48,9 +49,10 @@ func (d *diff) find(name string) (r *resource.Resource, removed bool) {
 	return nil, removed
 }
 
-// encoded returns the elements of a delta response with the whole diff.
-func (d *diff) encoded() [][]byte {
-	d.once.Do(func() { d.parts = encode(d.changed, d.removed) })
+// encoded returns the elements of a delta response with the whole diff. layer is the one that it
+// leads to.
+func (d *diff) encoded(c *Cache, layer *resource.Layer) [][]byte {
+	d.once.Do(func() { d.parts, d.chunks = c.encode(layer, d.changed, d.removed) })
 	return d.parts
 }
 

@@ -1,6 +1,8 @@
 package ads
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -13,23 +15,48 @@ const fieldRemoved = 6
 // piece.
 const maxCopied = 64 << 10
 
-// encode lays out the elements of a delta response. A long one has its resources one by one, as all
-// streams share them: no client can have the server copy all of them.
-func encode(changed []*resource.Resource, removed []string) [][]byte {
+// chunkSize is how many resources that follow one another in a layer are encoded together.
+const chunkSize = 64
+
+// chunkKey is a chunk of a layer: its first resource has the number index*chunkSize.
+type chunkKey struct {
+	layer *resource.Layer
+	index int
+}
+
+// chunk is the encoding of a part of a layer.
+type chunk struct{ bytes []byte }
+
+func encodeChunk(k chunkKey) *chunk {
+	c := &chunk{}
+	for _, r := range k.layer.Items()[k.index*chunkSize:][:chunkSize] {
+		c.bytes = append(c.bytes, r.Entry()...)
+	}
+	return c
+}
+
+// encode lays out the elements of a delta response; changed are sorted by name, and mostly of layer.
+// A long one consists of chunks and of single resources, which all streams share: no client can have
+// the server copy all of them by asking for one more name.
+func (c *Cache) encode(layer *resource.Layer, changed []*resource.Resource, removed []string) (parts [][]byte,
+	chunks []*chunk) {
 	size := 0
 	for _, r := range changed {
 		size += len(r.Entry())
 	}
-	var parts [][]byte
 	var copied []byte
-	if len(changed) > 1 && size <= maxCopied {
-		copied = make([]byte, 0, size)
-	}
-	for _, r := range changed {
-		if copied != nil {
-			copied = append(copied, r.Entry()...)
-		} else {
-			parts = append(parts, r.Entry())
+	copies, items := len(changed) > 1 && size <= maxCopied, layer.Items()
+	for rest := changed; len(rest) > 0; {
+		i, found := resource.Search(items, rest[0].Name)
+		whole := found && i%chunkSize == 0 && len(rest) >= chunkSize && len(items) >= i+chunkSize
+		switch {
+		case copies:
+			copied, rest = append(copied, rest[0].Entry()...), rest[1:]
+		case whole && slices.Equal(rest[:chunkSize], items[i:i+chunkSize]):
+			one := c.chunks.Get(chunkKey{layer, i / chunkSize})
+			chunks, parts, rest = append(chunks, one), append(parts, one.bytes), rest[chunkSize:]
+		default:
+			parts, rest = append(parts, rest[0].Entry()), rest[1:]
 		}
 	}
 	for _, name := range removed {
@@ -38,5 +65,5 @@ func encode(changed []*resource.Resource, removed []string) [][]byte {
 	if len(copied) > 0 {
 		parts = append(parts, copied)
 	}
-	return parts
+	return parts, chunks
 }

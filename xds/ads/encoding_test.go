@@ -3,6 +3,7 @@ package ads
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +24,13 @@ func TestLongResponsesAreShared(t *testing.T) {
 		items = append(items, resource.New("t", fmt.Sprintf("%04d", i), nil,
 			func() []byte { return []byte(strings.Repeat("x", 500)) }))
 	}
+	c, layer := NewCache(), resource.NewLayer(slices.Clone(items))
 	known := map[*byte]bool{}
+	var kept []*chunk
+	for i := range len(items) / chunkSize {
+		kept = append(kept, c.chunks.Get(chunkKey{layer, i}))
+		known[unsafe.SliceData(kept[i].bytes)] = true
+	}
 	for _, r := range items {
 		known[unsafe.SliceData(r.Entry())] = true
 	}
@@ -33,16 +40,17 @@ func TestLongResponsesAreShared(t *testing.T) {
 		removed []string
 		copied  int
 	}{
-		"many":             {items, nil, 0},
-		"with one removed": {items, []string{"gone"}, 6},
-		"one":              {items[:1], nil, 0},
-		"one and removed":  {items[:1], []string{"gone"}, 6},
-		"few":              {items[:3], nil, three},
-		"few and removed":  {items[:3], []string{"gone"}, three + 6},
-		"removed":          {nil, []string{"a", "b"}, 6},
-		"none":             {nil, nil, 0},
+		"many":              {items, nil, 0},
+		"without the first": {items[1:], nil, 0},
+		"with one removed":  {items, []string{"gone"}, 6},
+		"one":               {items[:1], nil, 0},
+		"one and removed":   {items[:1], []string{"gone"}, 6},
+		"few":               {items[:3], nil, three},
+		"few and removed":   {items[:3], []string{"gone"}, three + 6},
+		"removed":           {nil, []string{"a", "b"}, 6},
+		"none":              {nil, nil, 0},
 	} {
-		parts := encode(tc.changed, tc.removed)
+		parts, _ := c.encode(layer, tc.changed, tc.removed)
 		copied := 0
 		for _, p := range parts {
 			if !known[unsafe.SliceData(p)] {
@@ -60,4 +68,5 @@ func TestLongResponsesAreShared(t *testing.T) {
 			t.Errorf("%s: it has %d resources and removes %q", name, len(got.Resources), got.RemovedResources)
 		}
 	}
+	runtime.KeepAlive(kept)
 }

@@ -57,7 +57,7 @@ func (s *Subscription) encodeChange(r *Response, c *change) {
 				r.Parts = append(r.Parts, it.StateEntry())
 			}
 		default:
-			r.Parts = append(r.Parts, d.encoded()...)
+			r.Parts = append(r.Parts, d.encoded(s.cache, s.To.Shared)...)
 		}
 	}
 }
