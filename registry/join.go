@@ -29,6 +29,9 @@ type Joined struct {
 
 // JoinConfig configures how the services that several sources supply for one host are joined.
 type JoinConfig struct {
+	// Shadow means that only the endpoints of the first part that has any are used. Otherwise the
+	// endpoints of all parts are united.
+	Shadow bool
 	// ExportTo is the default of Service.ExportTo. Empty means "*".
 	ExportTo []string
 }
@@ -145,7 +148,7 @@ func (c JoinConfig) uniteEndpoints(j *Joined) {
 	for i := range j.Parts {
 		p := &j.Parts[i]
 		p.Used = 0
-		if list := j.Service.takes(p.Instances); list.Len() > 0 {
+		if list := j.Service.takes(p.Instances); list.Len() > 0 && !(c.Shadow && len(used) > 0) {
 			used = append(used, usable{p, list})
 		}
 	}

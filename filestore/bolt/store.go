@@ -54,8 +54,8 @@ func (c *Config) defaults() {
 		c.HistoryAge = 365 * 24 * time.Hour
 	}
 	if c.Lost == "" {
-		c.Lost = "objects written to the store and their history, virtual IPs, the ledger of workloads " +
-			"(each has to join again), join tokens and the state of a root rotation are lost, and the last " +
+		c.Lost = "objects written to the store and their history, virtual IPs, the index of workloads " +
+			"(it fills again), join tokens and the state of a root rotation are lost, and the last " +
 			"known good content of files that are broken now. Revocations are read from ca/revocations.json"
 	}
 	if c.Log == nil {

@@ -53,5 +53,11 @@ func change(old, now *config.Object) audit.Event {
 	case o.Revision != "":
 		e.Details["revision"] = o.Revision
 	}
+	if old != nil {
+		e.Details["before"] = fmt.Sprintf("%016x", old.Hash)
+	}
+	if now != nil {
+		e.Details["hash"] = fmt.Sprintf("%016x", now.Hash)
+	}
 	return e
 }

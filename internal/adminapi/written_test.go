@@ -52,6 +52,10 @@ func TestWritten(t *testing.T) {
 			if strings.Contains(fmt.Sprint(e), "hidden") || e.Action != audit.ConfigWrite {
 				t.Errorf("step %d: %+v", i, e)
 			}
+			if before, now := e.Details["before"], e.Details["hash"]; before == now ||
+				(before == "") != (e.Reason == "created") || (now == "") != (e.Reason == "deleted") {
+				t.Errorf("step %d: hashes %q and %q", i, before, now)
+			}
 		}
 		if text != s.want {
 			t.Errorf("step %d: got %q, want %q", i, text, s.want)
