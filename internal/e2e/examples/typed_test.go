@@ -41,7 +41,7 @@ func TestTyped(t *testing.T) {
 			"ALLOWED", "DENIED", "DENIED", "200 OK"}},
 		"store": {nil, []string{"revision 1: 2 created", `"one"`, "+    - address: ", "nothing was written (--dry-run)", "revision 2: 1 changed, 1 unchanged", `"two"`,
 			"spec.http[0].timeout", "revision 3: 1 changed", `"one"`, `"one"`, "store", "revision 3"}},
-		"webhook": {nil, []string{`web.yaml:9: error: `, `did you mean "host"?`, "exit code 1", "exit code 0", "2 objects in 2 files: no problems", `"allowed": false`, "spec.http[0].timeout"}},
+		"webhook": {nil, []string{`web.yaml:9: VirtualService shop/web`, `did you mean "host"?`, "exit code 1", "exit code 0", "2 objects in 2 files: no problems", `"allowed": false`, "spec.http[0].timeout"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
