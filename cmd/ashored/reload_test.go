@@ -12,7 +12,8 @@ import (
 )
 
 // A hangup makes ashored read its settings again. All changes take effect, and a proxy that
-// connects again is served. A file with an error is refused as a whole.
+// connects again is served. A file with an error is refused as a whole, and so is one with which
+// ashored does not start.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -77,6 +78,13 @@ func TestReload(t *testing.T) {
 			strings.Contains(s.log.String(), config+":3: sources[1].foldr: unknown setting; did you mean")
 	})
 	has("after a wrong file", map[string]string{"web": "db.yaml", "db": "db.yaml"})
+
+	settings("sources:\n" + one + fmt.Sprintf("- {name: file, kind: files, folder: %s}\n", filepath.Join(other, "db.yaml")))
+	hangUp()
+	s.until(t, "going on with the former settings", func() bool {
+		return strings.Contains(s.log.String(), "does not start with the new settings; the former ones are used")
+	})
+	has("after settings that do not start", map[string]string{"web": "db.yaml", "db": "db.yaml"})
 
 	settings("sources:\n" + one)
 	hangUp()

@@ -22,25 +22,34 @@ type program struct {
 	logging func(hclog.Logger)              // is called with each new log
 }
 
-// serve runs ashored until ctx ends or a part fails. After a reload it starts all parts again.
+// serve runs ashored until ctx ends or a part fails. After a reload it starts all parts again. If they
+// do not start, the former settings are used.
 func (p *program) serve(ctx context.Context) error {
 	s, err := p.read()
 	if err != nil {
 		return usage(err)
 	}
 	log := p.newLog(s.Log)
+	var former *settings.Config // those before the reload; nil: there was none
 	for ctx.Err() == nil {
 		systemd := sdnotify.Notifier{Log: log}
 		stop := context.AfterFunc(ctx, func() { systemd.Tell(sdnotify.Stopping) })
 		next, err := p.run(ctx, s, log)
 		stop()
+		_, start := errors.AsType[startError](err)
 		switch {
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()): // it ended during the start
+		case start && former != nil:
+			log.Error("ashored does not start with the new settings; the former ones are used", "error", err)
+			next, former = *former, nil
 		case err != nil && s.Log.Format == "json":
 			log.Error("ended by a failure", "error", err)
 			return loggedError{err}
 		case err != nil:
 			return err
+		default:
+			used := s
+			former = &used
 		}
 		s, log = next, p.newLog(next.Log)
 	}
@@ -48,12 +57,17 @@ func (p *program) serve(ctx context.Context) error {
 	return nil
 }
 
+// startError is why ashored did not start.
+type startError struct{ error }
+
+func (e startError) Unwrap() error { return e.error }
+
 // run runs ashored with one version of the settings. It returns the next version to run with, or
 // any when ctx has ended.
 func (p *program) run(ctx context.Context, s settings.Config, log hclog.Logger) (settings.Config, error) {
 	srv, err := server.New(ctx, s, log)
 	if err != nil {
-		return s, err
+		return s, startError{err}
 	}
 	log.Info("serving", "version", build.Read().Version, "xds", s.XDS.Address, "plaintext_xds", s.XDS.PlaintextAddress,
 		"metrics", s.Metrics.Address, "admin", s.Admin.Socket, "sources", settings.SourceNames(s.SourceList),

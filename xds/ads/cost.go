@@ -8,10 +8,12 @@ const (
 	emptyCost, emptyCopies = 400, 2
 	// stateCost is that of a name's state.
 	stateCost = 256
+	// sentCost is that of a resource in a pending response. The resource itself is shared.
+	sentCost = 100
 )
 
 // Cost is about how much memory the client takes with the subscription, in bytes: names, answers
-// for names that do not exist, and states of names. Resources are shared and do not count.
+// for names that do not exist, states of names, and pending responses. Resources are shared and do not count.
 func (s *Subscription) Cost() int {
 	names := len(s.names.List())
 	cost := s.names.Bytes() + names*nameCost + len(s.states)*stateCost
@@ -25,6 +27,10 @@ func (s *Subscription) Cost() int {
 	}
 	if s.rejection != nil {
 		cost += len(s.rejection.Message)
+	}
+	for _, p := range s.pending {
+		resources, removals := p.size()
+		cost += (resources + removals) * sentCost
 	}
 	return cost
 }

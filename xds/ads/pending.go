@@ -50,8 +50,9 @@ func (s *Subscription) respond(f *pending) *Response {
 
 // reject takes in that the client rejected a response, of which it may have applied a part. What it
 // did not apply is sent again: what its message names, or else every resource, in a response of its
-// own. A resource that is rejected alone is the culprit. Envoy applies all that is right in a whole
-// set, and names the culprits, so there the rest counts as accepted.
+// own. A resource that is rejected alone is the culprit. Of clusters and listeners Envoy applies all
+// that is right and names the culprits. So those are not sent again: Envoy accepts a cluster that it
+// has rejected, and still does not use it.
 func (s *Subscription) reject(f *pending, message string, now time.Time) {
 	var changed []*resource.Resource
 	resources, _ := f.size()
@@ -70,7 +71,7 @@ func (s *Subscription) reject(f *pending, message string, now time.Time) {
 	for _, r := range changed {
 		mentioned := mentions(message, r.Name)
 		switch {
-		case whole && mentioned, !whole && resources == 1:
+		case s.kind.Whole && mentioned, !whole && resources == 1:
 			s.restore(f, r.Name, rejected).rejection = &Rejected{r.Name, r.Version(), message, now}
 		case whole: // it was applied
 		default:
