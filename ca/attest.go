@@ -121,7 +121,8 @@ const (
 	publicToken = "the join token is not accepted: it may be used, expired, revoked, mistyped or for another " +
 		"group; make a new one on the control plane: ashorectl join-token create --group NAMESPACE/NAME"
 	publicCertificate = "the client certificate is not accepted: it may be expired, revoked, replaced or of " +
-		"another mesh; join again with a new line of \"ashorectl join-token create\""
+		"another mesh; join again with a new line of \"ashorectl join-token create\" " +
+		"(if it was revoked, it has to be restored first)"
 	publicJWT = "the token is not accepted: it may be expired, or of an issuer or audience that is not " +
 		"trusted here"
 	publicBehind = "this control plane is out of touch with the store that it shares: try again, or ask another one"

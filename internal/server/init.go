@@ -16,13 +16,13 @@ import (
 	"github.com/ashore-mesh/ashore/internal/settings"
 )
 
-// hasStore reports whether the state folder has the file of a store.
+// hasStore reports whether the state folder has the file of a store. An empty file is none.
 func hasStore(cfg settings.Config) (bool, error) {
-	_, err := os.Lstat(filepath.Join(cfg.State, bolt.FileName))
+	info, err := os.Lstat(filepath.Join(cfg.State, bolt.FileName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	return err == nil, err
+	return err == nil && info.Size() > 0, err
 }
 
 // Init creates what is missing of a control plane, and returns what it did, one line each: the

@@ -187,7 +187,7 @@ func TestRefusedOwnClusters(t *testing.T) {
 	}
 }
 
-// A listener that Envoy would refuse closes its connections; all others stay.
+// A filter chain that Envoy would refuse closes its connections; all others stay.
 func TestRefusedListener(t *testing.T) {
 	t.Parallel()
 	rule := &config.Object{Key: config.Key{Kind: config.DestinationRule, Namespace: "shop", Name: "bad"},
@@ -215,7 +215,7 @@ func TestRefusedListener(t *testing.T) {
 		}
 	}
 	wantRefused(t, set, "",
-		"the listener 10.5.0.1_3306 closes its connections: Envoy would refuse it: ")
+		"a filter chain of the listener 10.5.0.1_3306 closes its connections: Envoy would refuse it: ")
 }
 
 // What Envoy accepts is no problem.

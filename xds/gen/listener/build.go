@@ -66,7 +66,7 @@ func (s listenerSpec) build(out *envoy.Part) (*listenerv3.Listener, []resource.R
 	}
 	s.setSocket(l)
 	c := s.setChains(l, out)
-	return l, c.refs, envoy.CheckAll(append(c.packed, l)...)
+	return l, c.refs, envoy.CheckAll(l)
 }
 
 // direction is what Envoy's statistics and Istio's tools tell listeners apart by.
@@ -108,15 +108,22 @@ func (s listenerSpec) setSocket(l *listenerv3.Listener) {
 func (s listenerSpec) setChains(l *listenerv3.Listener, out *envoy.Part) *contents {
 	contents := &contents{seen: map[resource.Ref]bool{}}
 	for _, c := range s.chains.Items() {
-		var chain *listenerv3.FilterChain
-		if c.lacksIdentity(s.base.listenerSettings) {
+		chain, err := c.build(s.base, s.side, s.readsTLS())
+		switch {
+		case c.lacksIdentity(s.base.listenerSettings):
 			out.Report(strictWithoutIdentity(s.name))
+		case err != nil:
+			out.Report(envoy.Refused(nil, "a filter chain of the listener "+s.name+" closes its connections", err))
+		default:
+			contents.addChain(c, s.side)
+		}
+		if err != nil || c.lacksIdentity(s.base.listenerSettings) {
 			chain = &listenerv3.FilterChain{Name: c.name, FilterChainMatch: c.match.build(s.readsTLS()),
 				Filters: s.base.blackHoleFilters}
+			if chain.Validate() != nil {
+				continue // what it matches does not exist
+			}
 			contents.add(resource.ClusterType, envoy.BlackHole)
-		} else {
-			chain = c.build(s.base, s.side, s.readsTLS(), contents)
-			contents.addChain(c, s.side)
 		}
 		if c.match.all() && s.capture == captureNone && s.chains.Len() > 1 {
 			l.DefaultFilterChain = chain

@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -14,9 +15,9 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// A listener that Envoy would refuse closes its connections. What it would have named is not waited
-// for.
-func TestRefusedListener(t *testing.T) {
+// A filter chain that Envoy would refuse closes its connections, and the others stay. What it would
+// have named is not waited for.
+func TestRefusedChain(t *testing.T) {
 	t.Parallel()
 	chain := func(name string, port uint32) chainSpec {
 		return chainSpec{name: name, match: chainMatch{port: port}, tcp: tcpSpec{cluster: name, statPrefix: name}}
@@ -29,13 +30,14 @@ func TestRefusedListener(t *testing.T) {
 	base := newListenerBase(settingsOf(gentest.Scope()))
 	for name, tt := range map[string]struct {
 		chains []chainSpec
-		closes bool
+		left   []string // the names of chains that are not refused, or closed
 		want   []resource.Ref
 	}{
-		"all is well": {[]chainSpec{chain("a", 80), chain("b", 81), requests}, false,
+		"all is well": {[]chainSpec{chain("a", 80), chain("b", 81), requests}, []string{"a", "b", "requests"},
 			[]resource.Ref{cluster("a"), cluster("b"), {TypeURL: resource.RouteType, Name: "routes"}}},
-		"a refused filter": {[]chainSpec{chain("a", 80), refusedFilter}, true, []resource.Ref{cluster(envoy.BlackHole)}},
-		"a refused match":  {[]chainSpec{chain("a", 80), chain("b", 70000)}, true, []resource.Ref{cluster(envoy.BlackHole)}},
+		"a refused filter": {[]chainSpec{chain("a", 80), refusedFilter}, []string{"a", "refused"},
+			[]resource.Ref{cluster("a"), cluster(envoy.BlackHole)}},
+		"a refused match": {[]chainSpec{chain("a", 80), chain("b", 70000)}, []string{"a"}, []resource.Ref{cluster("a")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -50,9 +52,13 @@ func TestRefusedListener(t *testing.T) {
 			if err := proto.Unmarshal(made.Resource.Body(), &l); err != nil {
 				t.Fatal(err)
 			}
-			closes := len(l.FilterChains) == 1 && l.FilterChains[0].Name == envoy.BlackHole
-			if err := gentest.ValidateAll(&l); err != nil || closes != tt.closes || closes != (len(made.Problems) == 1) {
-				t.Errorf("got %v, %v, problems %v; want it to close: %v", l.FilterChains, err, made.Problems, tt.closes)
+			var left []string
+			for _, c := range l.FilterChains {
+				left = append(left, c.Name)
+			}
+			refused := name != "all is well"
+			if err := gentest.ValidateAll(&l); err != nil || !slices.Equal(left, tt.left) || refused != (len(made.Problems) == 1) {
+				t.Errorf("got %v, %v, problems %v; want %v", l.FilterChains, err, made.Problems, tt.left)
 			}
 		})
 	}

@@ -7,14 +7,12 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// contents is what the filter chains of a listener name and hold.
+// contents is what the filter chains of a listener name.
 type contents struct {
 	// refs are route configurations, clusters, secrets and filters, each once; of filters those alone
 	// that may need a cluster.
 	refs []resource.Ref
 	seen map[resource.Ref]bool
-	// packed are the messages that the protobuf of the listener holds encoded.
-	packed []envoy.Validated
 }
 
 func (r *contents) add(typeURL, name string) {

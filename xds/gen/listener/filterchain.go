@@ -14,13 +14,13 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
 
-// build makes the filter chain, and adds the messages that are packed in it to contents. readsTLS
-// says that the listener tells TLS from plaintext.
-func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool,
-	contents *contents) *listenerv3.FilterChain {
+// build makes the filter chain. readsTLS says that the listener tells TLS from plaintext. Errors:
+// Envoy would refuse it.
+func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) (*listenerv3.FilterChain, error) {
 	out := &listenerv3.FilterChain{Name: c.name, FilterChainMatch: c.match.build(readsTLS)}
+	var packed []envoy.Validated
 	if tls := c.downstreamTLS(b.listenerSettings); tls != nil {
-		contents.packed = append(contents.packed, tls)
+		packed = append(packed, tls)
 		out.TransportSocket = envoy.TLSSocket(tls)
 	}
 	switch {
@@ -32,7 +32,7 @@ func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool,
 		if side != sideOutbound && c.asksForCertificate() {
 			boundAge(m, b.proven)
 		}
-		contents.packed = append(contents.packed, m)
+		packed = append(packed, m)
 		out.Filters = []*listenerv3.Filter{envoy.NetworkFilter("envoy.filters.network.http_connection_manager", m)}
 	case c.tcp.weighted == nil && c.tcp.cluster == envoy.BlackHole && b.catchAll != envoy.BlackHole:
 		out.Filters = b.blackHoleFilters
@@ -41,7 +41,7 @@ func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool,
 		if side != sideOutbound && c.asksForCertificate() {
 			boundLifetime(p, b.proven)
 		}
-		contents.packed = append(contents.packed, p)
+		packed = append(packed, p)
 		if side != sideOutbound {
 			out.Filters = slices.Clone(b.judges)
 		}
@@ -50,7 +50,7 @@ func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool,
 		}
 		out.Filters = append(out.Filters, tcpFilter(p))
 	}
-	return out
+	return out, envoy.CheckAll(append(packed, out)...)
 }
 
 // downstreamTLS is how the chain ends TLS; nil: it does not.
