@@ -26,6 +26,8 @@ type ManagerConfig struct {
 	// Plugged is the folder of Istio's four files: ca-cert.pem, ca-key.pem, root-cert.pem,
 	// cert-chain.pem. Empty: the authority is self-signed.
 	Plugged string
+	// Existing makes it an error that there is no root yet. Otherwise one is made.
+	Existing bool
 	// TrustDomain is the mesh's: "cluster.local".
 	TrustDomain string
 	// Names are the DNS names and IP addresses of the control plane besides localhost and Istio's.

@@ -105,6 +105,8 @@ func (s *selfSigned) first(ctx context.Context, now time.Time) error {
 		return s.tokenError(errors.New("it says that this mesh has a root, and the store has none: start the " +
 			"replica first whose token it is, and see that the setting store is the same there; without ca.replicaToken " +
 			"this one begins a mesh of its own"))
+	case s.config.Existing:
+		return fmt.Errorf("there is no root certificate in %s: create one with \"ashored init\"", s.config.Dir)
 	default:
 		if root, err = s.makeRoot(now); err == nil {
 			err = s.dir.writePair(rootFile, root)

@@ -54,7 +54,7 @@ func TestInit(t *testing.T) {
 
 	out.Reset()
 	code := run(t.Context(), []string{"init", "--config", file}, &out, &errOut)
-	if code != 0 || out.String() != state+" has a store already, which was not changed\n" {
+	if code != 0 || !strings.HasPrefix(out.String(), state+" has a store already, which was not changed\nthe root certificate is "+root) {
 		t.Errorf("again: exit code %d, %q, %q", code, out.String(), errOut.String())
 	}
 	if after, err := os.ReadFile(key); err != nil || !bytes.Equal(before, after) {
@@ -77,6 +77,26 @@ func TestNotInitialized(t *testing.T) {
 	}
 	if _, err := os.Lstat(state); err == nil {
 		t.Error("it made the folder")
+	}
+}
+
+// ashored does not make a root in a store that has none; init does.
+func TestNoRoot(t *testing.T) {
+	t.Parallel()
+	file, state := packaged(t)
+	var out, errOut bytes.Buffer
+	plaintext := []string{"--set", `xds.address=""`, "--set", "xds.plaintextAddress=127.0.0.1:7000"}
+	if code := run(t.Context(), append([]string{"init", "--config", file}, plaintext...), &out, &errOut); code != 0 {
+		t.Fatalf("exit code %d: %s", code, errOut.String())
+	}
+	code := run(t.Context(), []string{"--config", file, "--set", "sources=[{kind: store}]"}, &out, &errOut)
+	if code != exitFailed || !strings.Contains(errOut.String(), "there is no root certificate in "+filepath.Join(state, "ca")+
+		": create one with \"ashored init\"") {
+		t.Errorf("exit code %d: %s", code, errOut.String())
+	}
+	if code := run(t.Context(), []string{"init", "--config", file}, &out, &errOut); code != 0 ||
+		!strings.Contains(out.String(), "the root certificate is sha256:") {
+		t.Errorf("init: exit code %d, %q, %q", code, out.String(), errOut.String())
 	}
 }
 

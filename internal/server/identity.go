@@ -60,7 +60,8 @@ func (s *Server) newIdentity(ctx context.Context, reach reach, rt *shared.Runtim
 		Dir: authorityFolder(cfg), Plugged: cfg.CA.Plugged, TrustDomain: id.domain,
 		Names: serverNames(cfg, reach.addresses), Records: records, ReplicaToken: cfg.CA.ReplicaToken,
 		Replicas: otherReplicas(cfg, rt), Audit: s.audit.Record, Log: log,
-		Facts: func(ctx context.Context) (ca.Facts, error) { return s.rotationFacts(ctx, id.ledger) },
+		Facts:    func(ctx context.Context) (ca.Facts, error) { return s.rotationFacts(ctx, id.ledger) },
+		Existing: !cfg.Development && !cfg.Store.Shared(),
 	}
 	if cfg.Store.Shared() {
 		c.Address = reach.own

@@ -35,9 +35,6 @@ func Init(ctx context.Context, cfg settings.Config, log hclog.Logger) (done []st
 	}
 	if exists {
 		done = append(done, cfg.State+" has a store already, which was not changed")
-		if !cfg.Store.Shared() {
-			return done, nil
-		}
 	}
 	s := newServer(cfg, log)
 	defer func() { err = errors.Join(err, s.close()) }()
