@@ -72,7 +72,9 @@ func (s *Subscription) reject(f *pending, message string, now time.Time) {
 		mentioned := mentions(message, r.Name)
 		switch {
 		case s.kind.Whole && mentioned, !whole && resources == 1:
-			s.restore(f, r.Name, rejected).rejection = &Rejected{r.Name, r.Version(), message, now}
+			st := s.restore(f, r.Name, rejected)
+			st.rejection = &Rejected{r.Name, r.Version(), message, now}
+			st.hadKnown = st.hadKnown && resources == 1 // Envoy may keep it, so its removal is sent
 		case whole: // it was applied
 		default:
 			st := s.restore(f, r.Name, unknown)
