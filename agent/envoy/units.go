@@ -136,7 +136,8 @@ func (u *Units) begin(ctx context.Context) error {
 	}
 	newest := active[len(active)-1]
 	unchanged := u.launch.current(newest)
-	if unchanged || u.serves(ctx, newest) {
+	takingOver := len(active) > 1 // an agent ended while it replaced an Envoy
+	if unchanged || u.serves(ctx, newest) || takingOver && u.waitServing(ctx, newest) == nil {
 		u.log.Info("going on with the envoy that runs", "unit", u.launch.name(newest))
 		u.use(newest, "")
 		u.outdated = !unchanged
