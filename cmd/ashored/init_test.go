@@ -14,6 +14,7 @@ import (
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
+	"github.com/ashore-mesh/ashore/internal/testport"
 )
 
 // packaged is a file of the settings that the package installs, with a state folder and a group of
@@ -89,7 +90,8 @@ func TestNoRoot(t *testing.T) {
 	if code := run(t.Context(), append([]string{"init", "--config", file}, plaintext...), &out, &errOut); code != 0 {
 		t.Fatalf("exit code %d: %s", code, errOut.String())
 	}
-	code := run(t.Context(), []string{"--config", file, "--set", "sources=[{kind: store}]"}, &out, &errOut)
+	code := run(t.Context(), []string{"--config", file, "--set", "sources=[{kind: store}]",
+		"--set", "xds.address=" + testport.Address(t), "--set", "metrics.address=" + testport.Address(t)}, &out, &errOut)
 	if code != exitFailed || !strings.Contains(errOut.String(), "there is no root certificate in "+filepath.Join(state, "ca")+
 		": create one with \"ashored init\"") {
 		t.Errorf("exit code %d: %s", code, errOut.String())
