@@ -34,7 +34,6 @@ func TestSwapFileByFile(t *testing.T) {
 	t.Parallel()
 	h, s, m := plug(t)
 	changed := m.Changed(t.Context())
-	was := m.Signer()
 	if s := show(t, m); s.Kind != "plugged-in" || s.Roots[0].State != "signs" || !s.Signer.Renew.IsZero() ||
 		len(s.Problems) > 0 {
 		t.Errorf("shown: %+v", s)
@@ -45,7 +44,7 @@ func TestSwapFileByFile(t *testing.T) {
 	h.later(m, time.Second)
 	h.later(m, time.Second)
 	<-changed
-	was = m.Signer()
+	was := m.Signer()
 	for i, name := range []string{pluggedKey, pluggedChain, pluggedCert} {
 		replaceFile(t, filepath.Join(h.config.Plugged, name), fresh.files[name])
 		h.later(m, time.Second)

@@ -81,7 +81,7 @@ func (a *Admin) Open(ctx context.Context, method, path string) (io.ReadCloser, e
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAdminError))
 	err = errors.Join(err, resp.Body.Close())
-	return nil, errors.Join(fmt.Errorf("Envoy answers %d to %s: %s", resp.StatusCode, path,
+	return nil, errors.Join(fmt.Errorf("envoy answers %d to %s: %s", resp.StatusCode, path,
 		strings.TrimSpace(string(body))), err)
 }
 

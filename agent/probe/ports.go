@@ -99,13 +99,13 @@ func (c *portChecker) state(ctx context.Context, p checkedPort) (registry.PortSt
 	at := netip.AddrPortFrom(loopback, p.port).String()
 	switch {
 	case c.known[at]:
-		return registry.PortClosed, fmt.Errorf("Envoy listens at %s for outgoing connections", at)
+		return registry.PortClosed, fmt.Errorf("envoy listens at %s for outgoing connections", at)
 	case connects(ctx, "tcp", at) != nil:
 		return registry.PortClosed, fmt.Errorf("nothing listens at %s or %s", own, at)
 	case envoy:
 		return registry.PortListener, nil
 	default:
-		return registry.PortLoopback, fmt.Errorf("Envoy does not listen at %s yet", own)
+		return registry.PortLoopback, fmt.Errorf("envoy does not listen at %s yet", own)
 	}
 }
 

@@ -55,7 +55,7 @@ func TestPortCheck(t *testing.T) {
 		{name: "without interception, everywhere", none: true, listen: []string{own, "127.0.0.1"}},
 		{name: "without interception, stopped", none: true, want: registry.PortClosed, problem: "nothing listens at"},
 		{name: "loopback", none: true, listen: []string{"127.0.0.1"}, want: registry.PortLoopback,
-			problem: "Envoy does not listen"},
+			problem: "envoy does not listen"},
 		{name: "behind Envoy", none: true, listen: []string{own, "127.0.0.1"}, envoy: []string{own},
 			want: registry.PortListener},
 		{name: "behind Envoy, stopped", none: true, listen: []string{own}, envoy: []string{own},

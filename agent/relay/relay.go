@@ -68,8 +68,6 @@ const (
 	saveDelay, saveGap = time.Second, time.Minute
 	// freeDelay is the time from a write until unused memory is returned to the system.
 	freeDelay = 10 * time.Second
-	// maxNames is the maximum number of names of a subscription.
-	maxNames = 200_000
 )
 
 // Relay relays between Envoy and the control plane. Safe for concurrent use.
