@@ -13,7 +13,7 @@ import (
 	"github.com/ashore-mesh/ashore/xds"
 )
 
-// Who is expelled is told why, nothing is left of its workload, and nobody else is.
+// A client that is expelled receives the reason, and its workload is removed. Other clients stay.
 func TestExpel(t *testing.T) {
 	t.Parallel()
 	a, rt := newAuthority(t), newRuntime(t)

@@ -570,8 +570,8 @@ func TestOneWorkloadRegistersFew(t *testing.T) {
 	}
 }
 
-// Two identities cannot use one port of one address: whoever comes later is refused, and the audit
-// log names both.
+// Two identities cannot use one port of one address: the later one is refused, and the audit log
+// names both.
 func TestConflictingRegistrations(t *testing.T) {
 	t.Parallel()
 	template := func(account string, ports map[string]uint32) *networking.WorkloadGroup {

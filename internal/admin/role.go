@@ -64,7 +64,7 @@ func groupNumber(name string) (uint32, error) {
 	return uint32(id), err
 }
 
-// Others reports whether users besides root and the user of this process may have a role.
+// Others reports whether users other than root and the user of this process may have a role.
 func (a Access) Others() bool { return len(a) > 0 }
 
 // Role is what a peer may do: the most that one of its groups may.

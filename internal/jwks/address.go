@@ -17,7 +17,7 @@ func forbidden() [][]string {
 		{"unspecified", "0.0.0.0/8", "::/128"}, // Linux takes these for loopback
 		{"multicast or broadcast", "224.0.0.0/4", "255.255.255.255/32", "ff00::/8"},
 		{
-			"a cloud's metadata service", // besides link-local ones
+			"a cloud's metadata service", // those that are not link-local
 			"100.100.100.200/32",         // Alibaba
 			"168.63.129.16/32",           // Azure
 			"192.0.0.192/32",             // Oracle

@@ -169,7 +169,7 @@ func TestRefusedOwnClusters(t *testing.T) {
 			}
 			for _, name := range tt.leftOut {
 				if c := clusters[name]; c != nil || !told[name] {
-					t.Errorf("%s: got %v, told of %v; want none, and that it is told of", name, c, told[name])
+					t.Errorf("%s: got %v, reported %v; want none, and a problem", name, c, told[name])
 				}
 			}
 			for _, name := range tt.others {

@@ -26,8 +26,8 @@ const (
 	parametered = `.*(?:;|%3[bB]).*`
 )
 
-// paths are the conditions on the path. Where a rule refuses, a path of which nobody can tell how a
-// server reads it is one of those that it refuses, and none of those that it leaves out.
+// paths are the conditions on the path. A DENY rule refuses a path that servers may read in different
+// ways, whatever the rule's notPaths say.
 func (b *rbacBuilder) paths(values, notValues []string) []*rbacv3.Permission {
 	unclear := []*rbacv3.Permission{pathMatch(envoy.RegexMatch(recoded)), pathMatch(envoy.RegexMatch(dotted))}
 	var out []*rbacv3.Permission

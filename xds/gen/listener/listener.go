@@ -45,7 +45,7 @@ func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 		sources: g.connectionSources(sc), destinations: sc.Destinations}, own
 }
 
-// build turns specs into a layer, which has problems beside those of its listeners.
+// build turns specs into a layer. Its problems are those of its listeners, and the given ones.
 func (g *Generator) build(specs []listenerSpec, problems []feed.Problem) *envoy.Layer {
 	parts := make([]*envoy.Part, len(specs))
 	for i, s := range specs {
