@@ -243,15 +243,23 @@ func TestWatch(t *testing.T) {
 	harness.Eventually(t, "the rules are back once they can be installed", installed(true))
 	m.marked("once they are back", true)
 
+	if err := errors.Join(watch.Process.Signal(syscall.SIGTERM), watch.Wait(), installed(true)()); err != nil {
+		t.Errorf("after its end: %v, %s", err, problem)
+	}
+	m.marked("after its end", true)
+	if got, want := strings.Count(out.String(), "the confirmed rules are installed"), 4; got != want ||
+		strings.Count(out.String(), "no rules were installed: there is no user nosuch") != 2 {
+		t.Errorf("installed %d times, want %d:\n%s", got, want, out)
+	}
+
+	m.Command("rm", m.Machine.Installed)
+	watch, _, problem = m.start("watch")
+	harness.Eventually(t, "another watch begins", func() error { _, err := os.Stat(m.Machine.Installed); return err })
 	m.must("delete")
 	m.Command("nft", "add", "table", "inet", "other")
 	m.Command("nft", "flush", "ruleset")
 	if err := errors.Join(watch.Process.Signal(syscall.SIGTERM), watch.Wait(), installed(false)()); err != nil {
 		t.Errorf("after a removal: %v, %s", err, problem)
-	}
-	if got, want := strings.Count(out.String(), "the confirmed rules are installed"), 4; got != want ||
-		strings.Count(out.String(), "no rules were installed: there is no user nosuch") != 2 {
-		t.Errorf("installed %d times, want %d:\n%s", got, want, out)
 	}
 }
 

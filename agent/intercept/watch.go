@@ -34,7 +34,7 @@ func (m Machine) Watch(ctx context.Context, ready func(), report func(text strin
 		report("no rules are confirmed")
 	}
 	ready()
-	for last := ""; ctx.Err() == nil; installed, err = m.restore(ctx) {
+	for last := ""; ; installed, err = m.restore(ctx) {
 		text := ""
 		if err != nil {
 			text = err.Error()
@@ -47,13 +47,17 @@ func (m Machine) Watch(ctx context.Context, ready func(), report func(text strin
 		last = text
 		if err != nil {
 			task.Sleep(ctx, retryPause)
-			continue
+			err = nil
+		} else {
+			err = deletions.next()
 		}
-		if err := deletions.next(); err != nil && ctx.Err() == nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
 			return fmt.Errorf("watch nftables: %w", err)
 		}
 	}
-	return nil
 }
 
 // restore installs the confirmed rules if their table or InstalledFile does not exist. After an
