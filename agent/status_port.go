@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/netip"
 
 	"github.com/ashore-mesh/ashore/agent/envoy"
+	"github.com/ashore-mesh/ashore/agent/metrics"
 )
 
 // serveStatus serves the status port until ctx ends.
@@ -74,7 +76,7 @@ func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	}
 	// If Envoy does not answer, the metric envoy_up says so.
 	if body, err := a.admin.Open(ctx, http.MethodGet, "/stats/prometheus"); err == nil {
-		_, err := io.Copy(w, body) // streamed, because it may have 64 MiB and any host can ask
+		err := metrics.Rewrite(w, body, a.workload()) // streamed, because it may have 64 MiB and any host can ask
 		if err = errors.Join(err, body.Close()); err != nil {
 			a.log.Debug("pass on Envoy's metrics", "error", err)
 			panic(http.ErrAbortHandler) // so that the reader notices
@@ -83,6 +85,30 @@ func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	if _, err := w.Write(application); err != nil {
 		a.log.Debug("write metrics", "error", err)
 	}
+}
+
+// workload returns what metrics say of this workload. Source: Istio for the labels.
+func (a *Agent) workload() metrics.Workload {
+	w := &a.settings.Workload
+	labels := func(names ...string) string {
+		for _, name := range names {
+			if v := w.Labels[name]; v != "" {
+				return v
+			}
+		}
+		return ""
+	}
+	out := metrics.Workload{
+		Name:      cmp.Or(labels("service.istio.io/workload-name"), w.Group, w.Name),
+		Namespace: w.Namespace,
+		Service:   serviceName(w),
+		Revision: cmp.Or(labels("service.istio.io/canonical-revision", "app.kubernetes.io/version", "version"),
+			metrics.DefaultRevision),
+	}
+	if a.certs != nil {
+		out.Principal = a.certs.Identity().ID.String()
+	}
+	return out
 }
 
 // metricsType is the content type of Prometheus' text format.

@@ -44,7 +44,8 @@ func Compare(t testing.TB, path, got string) {
 	}
 }
 
-// Element returns a message as an element of a YAML list, with the names of its JSON form.
+// Element returns a message as an element of a YAML list, with the names of its JSON form. Of the
+// loggers of statistics, which are the same everywhere, it has the names alone.
 func Element(t testing.TB, m proto.Message) string {
 	t.Helper()
 	text, err := protojson.Marshal(m)
@@ -55,6 +56,7 @@ func Element(t testing.TB, m proto.Message) string {
 	if err := yaml.Unmarshal(text, &value); err != nil {
 		t.Fatal(err)
 	}
+	shortenStatistics(value)
 	var b strings.Builder
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
@@ -62,4 +64,21 @@ func Element(t testing.TB, m proto.Message) string {
 		t.Fatal(err)
 	}
 	return b.String()
+}
+
+func shortenStatistics(value any) {
+	switch v := value.(type) {
+	case []any:
+		for _, e := range v {
+			shortenStatistics(e)
+		}
+	case map[string]any:
+		if v["name"] == "envoy.access_loggers.stats" {
+			delete(v, "typedConfig")
+			delete(v, "filter")
+		}
+		for _, e := range v {
+			shortenStatistics(e)
+		}
+	}
 }

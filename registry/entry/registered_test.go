@@ -280,7 +280,7 @@ func TestRegisteredEntry(t *testing.T) {
 	want := &networking.WorkloadEntry{
 		Address: "10.0.0.1", Locality: "eu/eu-1", Network: "n1", Weight: 3, ServiceAccount: "api",
 		Ports: map[string]uint32{"http": 8080}, Labels: map[string]string{"a": "meta", "b": "meta", "c": "t",
-			"d": "node"},
+			"d": "node", "service.istio.io/workload-name": "api"},
 	}
 	if !proto.Equal(w, want) {
 		t.Errorf("spec: got %v, want %v", w, want)

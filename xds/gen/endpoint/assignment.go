@@ -303,7 +303,8 @@ func workloadName(ep *registry.Endpoint) string {
 	if revision == "latest" {
 		revision = ""
 	}
-	return ep.Workload + ";" + ep.Namespace + ";" + name + ";" + revision + ";"
+	workload := cmp.Or(ep.Labels["service.istio.io/workload-name"], ep.Workload)
+	return workload + ";" + ep.Namespace + ";" + name + ";" + revision + ";"
 }
 
 // TLSMode and TLSModeIstio mark endpoints that take mutual TLS. Source: Istio, TLSModeLabelShortname.

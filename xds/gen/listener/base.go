@@ -1,6 +1,8 @@
 package listener
 
 import (
+	"slices"
+
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -9,6 +11,7 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen/access"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/layout"
+	"github.com/ashore-mesh/ashore/xds/gen/telemetry"
 )
 
 // listenerSettings is what the listeners of one proxy have in common.
@@ -45,9 +48,10 @@ func settingsOf(sc *push.Scope) listenerSettings {
 // shared by all listeners of equal settings.
 type listenerBase struct {
 	listenerSettings
-	// connectionLog and unmatchedLog are for requests and connections, and for those that no filter
-	// chain takes; nil when nothing is logged.
-	connectionLog, unmatchedLog []*accesslogv3.AccessLog
+	// requestLogs and connectionLogs log and count requests and raw connections, by the side of their
+	// listener. unmatchedLog is for connections that no filter chain takes; nil: they are not logged.
+	requestLogs, connectionLogs map[listenerSide][]*accesslogv3.AccessLog
+	unmatchedLog                []*accesslogv3.AccessLog
 	// httpFilters are the filters of requests that the workload sends, judgedFilters those of requests
 	// that others send to it.
 	httpFilters, judgedFilters []*hcmv3.HttpFilter
@@ -59,7 +63,13 @@ type listenerBase struct {
 
 func newListenerBase(s listenerSettings) *listenerBase {
 	b := &listenerBase{listenerSettings: s}
-	b.connectionLog = accessLogs(s.mesh.Config, nil)
+	requests, connections := accessLogs(s.mesh.Config, nil), accessLogs(s.mesh.Config, telemetry.AtConnectionEnd())
+	b.requestLogs, b.connectionLogs = map[listenerSide][]*accesslogv3.AccessLog{}, map[listenerSide][]*accesslogv3.AccessLog{}
+	for side, reporter := range map[listenerSide]telemetry.Reporter{sideOutbound: telemetry.Source,
+		sideInbound: telemetry.Destination, sideGateway: telemetry.Source} {
+		b.requestLogs[side] = slices.Concat(requests, telemetry.Requests(reporter))
+		b.connectionLogs[side] = slices.Concat(connections, telemetry.Connections(reporter))
+	}
 	if !s.mesh.Config.GetDisableEnvoyListenerLog() {
 		b.unmatchedLog = accessLogs(s.mesh.Config, noChainFilter())
 	}
@@ -69,6 +79,6 @@ func newListenerBase(s listenerSettings) *listenerBase {
 	filters := func(cluster string, log []*accesslogv3.AccessLog) []*listenerv3.Filter {
 		return []*listenerv3.Filter{tcpFilter(tcpProxy(tcpSpec{statPrefix: cluster, cluster: cluster}, log))}
 	}
-	b.catchAllFilters, b.blackHoleFilters = filters(s.catchAll, b.connectionLog), filters(envoy.BlackHole, nil)
+	b.catchAllFilters, b.blackHoleFilters = filters(s.catchAll, b.connectionLogs[sideOutbound]), filters(envoy.BlackHole, nil)
 	return b
 }

@@ -50,7 +50,7 @@ func (b *listenerBase) httpManager(side listenerSide, s httpSpec) *hcmv3.HttpCon
 		StatPrefix:        s.statPrefix,
 		ServerName:        serverName,
 		HttpFilters:       b.httpFilters,
-		AccessLog:         b.connectionLog,
+		AccessLog:         b.requestLogs[side],
 		UseRemoteAddress:  wrapperspb.Bool(side == sideGateway),
 		StreamIdleTimeout: durationpb.New(0),
 		Proxy_100Continue: true,

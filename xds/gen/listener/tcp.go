@@ -26,6 +26,7 @@ func tcpProxy(s tcpSpec, log []*accesslogv3.AccessLog) *tcpv3.TcpProxy {
 		IdleTimeout:                     s.idle,
 		MaxDownstreamConnectionDuration: s.lifetime,
 		AccessLog:                       log,
+		AccessLogOptions:                &tcpv3.TcpProxy_TcpAccessLogOptions{FlushAccessLogOnConnected: true},
 	}
 	if s.weighted == nil {
 		p.ClusterSpecifier = &tcpv3.TcpProxy_Cluster{Cluster: s.cluster}
