@@ -18,7 +18,7 @@ import (
 // read them.
 const (
 	rootFile         = "root-key.pem"
-	nextRootFile     = "next-root-key.pem" // during a rotation
+	nextRootFile     = "next-root-key.pem" // until the records have the new root
 	intermediateFile = "intermediate-key.pem"
 )
 
@@ -139,18 +139,18 @@ func (s *selfSigned) makeRoot(now time.Time) (*pair, error) {
 
 // look implements authority.
 func (s *selfSigned) look(ctx context.Context, now time.Time) error {
-	for {
-		if err := s.refresh(ctx, now); err != nil || s.state.Step == None {
-			return err
-		}
-		facts, err := s.config.Facts(ctx)
-		if err != nil {
-			return err
-		}
-		if done, err := s.advance(ctx, facts, now); err != nil || !done {
-			return err
-		}
+	if err := s.refresh(ctx, now); err != nil || !s.state.rotating() {
+		return err
 	}
+	facts, err := s.config.Facts(ctx)
+	if err != nil || len(s.waiting(facts, now)) > 0 {
+		return err
+	}
+	err = s.commit(ctx, s.state.retired(now), RotateRequest{Actor: "ashored"}, 0)
+	if err == nil || errors.Is(err, record.ErrConflict) { // another replica was faster
+		err = s.refresh(ctx, now)
+	}
+	return err
 }
 
 // refresh takes the state of the records, and renews the intermediate.
@@ -170,19 +170,16 @@ func (s *selfSigned) refresh(ctx context.Context, now time.Time) error {
 	if s.bundle == nil || s.bundle.ID != bundle.ID {
 		s.bundle = bundle
 	}
-	if err := s.endRotation(); err != nil {
+	if err := s.takeNextRoot(); err != nil {
 		return err
 	}
 	return s.sign(ctx, now)
 }
 
-// endRotation replaces the key of the old root by that of the new one after a rotation.
-func (s *selfSigned) endRotation() error {
-	if s.state.Step != None || !s.dir.has(nextRootFile) {
-		return nil
-	}
+// takeNextRoot replaces the key of the old root by that of the new one once that is recorded.
+func (s *selfSigned) takeNextRoot() error {
 	p, err := s.dir.pair(nextRootFile)
-	if err != nil || RootID(p.cert) != s.state.Active {
+	if err != nil || p == nil || RootID(p.cert) != s.state.Active {
 		return err // one that was never recorded is replaced by the next rotation
 	}
 	return s.dir.rename(nextRootFile, rootFile)
@@ -214,7 +211,7 @@ func (s *selfSigned) sign(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if s.state.Step == StepActivate && root.Equal(active) {
+	if s.state.rotating() && root.Equal(active) {
 		cross, err := x509.ParseCertificate(s.state.Cross)
 		if err != nil {
 			return fmt.Errorf("the cross-signed root in the records: %w", err)
