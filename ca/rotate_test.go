@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -313,21 +312,5 @@ func TestReplicas(t *testing.T) {
 	second.look(t.Context())
 	if second.Bundle().ID != first.Bundle().ID || second.Bundle().has(RootID(second.Signer().Root)) {
 		t.Error("the replica that cannot sign below the new root trusts the old one")
-	}
-}
-
-// Two replicas that begin at one moment do not make two roots.
-func TestTwoFirst(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	first := sync.OnceFunc(func() {
-		other := newHouse(t)
-		other.config.Records = h.records
-		other.move()
-	})
-	h.config.Records = &hooked{h.records, func(string) { first() }}
-	if _, err := NewManager(t.Context(), h.config); err == nil || !strings.Contains(err.Error(),
-		"and its key is not in") {
-		t.Errorf("got %v", err)
 	}
 }

@@ -61,7 +61,7 @@ func (s *Server) newIdentity(ctx context.Context, reach reach, rt *shared.Runtim
 		Names: serverNames(cfg, reach.addresses), Records: records, ReplicaToken: cfg.CA.ReplicaToken,
 		Replicas: otherReplicas(cfg, rt), Audit: s.audit.Record, Log: log,
 		Facts:    id.ledger.Facts,
-		Existing: !cfg.Development && !cfg.Store.Shared(),
+		Existing: !cfg.Development,
 	}
 	if cfg.Store.Shared() {
 		c.Address = reach.own
