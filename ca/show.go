@@ -76,7 +76,7 @@ func certificateStatus(c *x509.Certificate, s *Signer) admin.Certificate {
 // show implements authority.
 func (s *selfSigned) show(st *admin.Authority, f Facts, now time.Time) {
 	st.Kind, st.Folder = SelfSigned, string(s.dir)
-	st.Signer.Renew = half(s.signer.Cert)
+	st.Signer.Renew = renewal(s.signer.Cert)
 	if s.state.rotating() {
 		st.Rotation = rotation(s.state.Since, s.waiting(f, now))
 	}

@@ -58,7 +58,7 @@ func (s *Server) newIdentity(ctx context.Context, reach reach, rt *shared.Runtim
 	}
 	c := ca.ManagerConfig{
 		Dir: authorityFolder(cfg), Plugged: cfg.CA.Plugged, TrustDomain: id.domain,
-		Names: serverNames(cfg, reach.addresses), Records: records, ReplicaToken: cfg.CA.ReplicaToken,
+		Names: serverNames(cfg, reach.addresses), Records: records,
 		Replicas: otherReplicas(cfg, rt), Audit: s.audit.Record, Log: log,
 		Facts:    id.ledger.Facts,
 		Existing: !cfg.Development,
