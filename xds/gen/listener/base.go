@@ -17,7 +17,6 @@ import (
 // listenerSettings is what the listeners of one proxy have in common.
 type listenerSettings struct {
 	mesh         *push.Mesh
-	caps         push.Capabilities
 	interception push.Interception
 	families     envoy.Families
 	// catchAll is the cluster of connections to unknown destinations.
@@ -32,7 +31,6 @@ type listenerSettings struct {
 func settingsOf(sc *push.Scope) listenerSettings {
 	out := listenerSettings{
 		mesh:         sc.Mesh,
-		caps:         sc.Capabilities,
 		interception: sc.Interception,
 		families:     envoy.CapturedFamilies(sc),
 		catchAll:     layout.CatchAllCluster(sc),
@@ -67,17 +65,14 @@ func newListenerBase(s listenerSettings) *listenerBase {
 	b.requestLogs, b.connectionLogs = map[listenerSide][]*accesslogv3.AccessLog{}, map[listenerSide][]*accesslogv3.AccessLog{}
 	for side, reporter := range map[listenerSide]telemetry.Reporter{sideOutbound: telemetry.Source,
 		sideInbound: telemetry.Destination, sideGateway: telemetry.Source} {
-		b.requestLogs[side], b.connectionLogs[side] = requests, connections
-		if s.caps.Has(envoy.Metrics) {
-			b.requestLogs[side] = slices.Concat(requests, telemetry.Requests(reporter))
-			b.connectionLogs[side] = slices.Concat(connections, telemetry.Connections(reporter))
-		}
+		b.requestLogs[side] = slices.Concat(requests, telemetry.Requests(reporter))
+		b.connectionLogs[side] = slices.Concat(connections, telemetry.Connections(reporter))
 	}
 	if !s.mesh.Config.GetDisableEnvoyListenerLog() {
 		b.unmatchedLog = accessLogs(s.mesh.Config, noChainFilter())
 	}
 	judges := append([]*hcmv3.HttpFilter{access.BadHostFilter()}, access.JudgeRequests(access.RequestFilters()...)...)
-	b.httpFilters, b.judgedFilters = httpFilters(s.caps, nil), httpFilters(s.caps, judges)
+	b.httpFilters, b.judgedFilters = httpFilters(nil), httpFilters(judges)
 	b.judges = access.JudgeConnections(access.ConnectionFilters()...)
 	filters := func(cluster string, log []*accesslogv3.AccessLog) []*listenerv3.Filter {
 		return []*listenerv3.Filter{tcpFilter(tcpProxy(tcpSpec{statPrefix: cluster, cluster: cluster}, log))}
