@@ -36,6 +36,9 @@ func ParseMesh(file string, node *yaml.Node) (*mesh.MeshConfig, []Problem) {
 			d.report(problem)
 		}
 	}
+	if _, written := d.where[meshSection+".defaultProviders.metrics"]; !written { // an empty list means none
+		fillMetrics(m)
+	}
 	fillMesh(m)
 	return m, d.sortedProblems()
 }
@@ -43,8 +46,17 @@ func ParseMesh(file string, node *yaml.Node) (*mesh.MeshConfig, []Problem) {
 // DefaultMesh is the MeshConfig of a mesh without settings.
 func DefaultMesh() *mesh.MeshConfig {
 	m := &mesh.MeshConfig{}
+	fillMetrics(m)
 	fillMesh(m)
 	return m
+}
+
+// fillMetrics makes Prometheus the default provider of metrics. Source: Istio's default profile.
+func fillMetrics(m *mesh.MeshConfig) {
+	if m.DefaultProviders == nil {
+		m.DefaultProviders = &mesh.MeshConfig_DefaultProviders{}
+	}
+	m.DefaultProviders.Metrics = []string{PrometheusProvider}
 }
 
 // The ports of a proxy to which connections are redirected where MeshConfig's proxyListenPort and
@@ -57,6 +69,7 @@ const (
 // fillMesh sets what operators left to the defaults. Only fields that Ashore honours have one.
 // Source: Istio's defaults, https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/
 func fillMesh(m *mesh.MeshConfig) {
+	m.ExtensionProviders = withBuiltIn(m.ExtensionProviders)
 	def(&m.ProxyListenPort, DefaultOutboundPort)
 	def(&m.ProxyInboundListenPort, DefaultInboundPort)
 	def(&m.RootNamespace, "istio-system")
@@ -136,6 +149,10 @@ func checkMesh(c *checker, m *mesh.MeshConfig) {
 		c.unsupported(in("outboundTrafficPolicy.mode"), "ALLOW_ANY_DYNAMIC_DNS", "use ALLOW_ANY or REGISTRY_ONLY")
 	}
 	c.extensionProviders(in("extensionProviders"), m.ExtensionProviders)
+	c.defaultProviders(in("defaultProviders"), m)
+	if m.EnableTracing && len(m.GetDefaultProviders().GetTracing()) == 0 && m.GetDefaultConfig().GetTracing().GetZipkin() == nil {
+		c.warnf(in("enableTracing"), "no traces are made without a provider: set defaultProviders.tracing too")
+	}
 }
 
 // machinePort says what a proxy, or the agent beside it, listens on a port for; empty: for nothing.
