@@ -27,6 +27,8 @@ require (
 	istio.io/api v1.31.1
 )
 
+require go.opentelemetry.io/proto/otlp v1.11.0
+
 require (
 	github.com/antlr4-go/antlr/v4 v4.13.0 // indirect
 	github.com/armon/go-metrics v0.4.1 // indirect

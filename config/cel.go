@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/env"
 )
 
 // checkCEL is the rule for an expression of the Common Expression Language. It accepts what Envoy
@@ -38,16 +39,22 @@ func checkTagValue(expression string) string {
 // compileCEL returns the type of an expression, or what is wrong with it and where.
 func compileCEL(expression string) (result *cel.Type, why string) {
 	const known = "request, response, connection, upstream, source, destination, metadata, filter_state, upstream_filter_state, xds"
-	// Envoy 1.40 has no macros of lists: "Comprehension support is disabled".
-	options := []cel.EnvOption{cel.ClearMacros(), cel.Macros(cel.HasMacro), cel.ASTValidators(cel.ValidateRegexLiterals())}
+	// Envoy 1.40, tried: no macros of lists ("Comprehension support is disabled"), no string(), which a
+	// tag does not need, and re.extract beyond the standard functions.
+	without := env.NewLibrarySubset().AddExcludedFunctions(env.NewFunction("string"))
+	options := []cel.EnvOption{
+		cel.StdLib(cel.StdLibSubset(without)), cel.ClearMacros(), cel.Macros(cel.HasMacro),
+		cel.Function("re.extract", cel.Overload("re_extract", []*cel.Type{cel.StringType, cel.StringType, cel.StringType}, cel.StringType)),
+		cel.ASTValidators(cel.ValidateRegexLiterals()),
+	}
 	for name := range strings.SplitSeq(known, ", ") {
 		options = append(options, cel.Variable(name, cel.DynType))
 	}
-	env, err := cel.NewEnv(options...)
+	compiler, err := cel.NewCustomEnv(options...)
 	if err != nil {
 		return nil, err.Error() // the options are constant
 	}
-	ast, issues := env.Compile(expression)
+	ast, issues := compiler.Compile(expression)
 	if issues.Err() == nil {
 		return ast.OutputType(), ""
 	}

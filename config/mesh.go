@@ -3,7 +3,9 @@ package config
 import (
 	"cmp"
 	"encoding/json"
+	"net"
 	"slices"
+	"strconv"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -53,9 +55,7 @@ func DefaultMesh() *mesh.MeshConfig {
 
 // fillMetrics makes Prometheus the default provider of metrics. Source: Istio's default profile.
 func fillMetrics(m *mesh.MeshConfig) {
-	if m.DefaultProviders == nil {
-		m.DefaultProviders = &mesh.MeshConfig_DefaultProviders{}
-	}
+	def(&m.DefaultProviders, &mesh.MeshConfig_DefaultProviders{})
 	m.DefaultProviders.Metrics = []string{PrometheusProvider}
 }
 
@@ -70,6 +70,7 @@ const (
 // Source: Istio's defaults, https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/
 func fillMesh(m *mesh.MeshConfig) {
 	m.ExtensionProviders = withBuiltIn(m.ExtensionProviders)
+	fillTracing(m)
 	def(&m.ProxyListenPort, DefaultOutboundPort)
 	def(&m.ProxyInboundListenPort, DefaultInboundPort)
 	def(&m.RootNamespace, "istio-system")
@@ -101,6 +102,22 @@ func fillMesh(m *mesh.MeshConfig) {
 	if m.PathNormalization.Normalization == mesh.MeshConfig_ProxyPathNormalization_DEFAULT {
 		m.PathNormalization.Normalization = mesh.MeshConfig_ProxyPathNormalization_BASE
 	}
+}
+
+// fillTracing makes the collector of defaultConfig.tracing the default provider of spans, where
+// tracing is enabled and there is no other.
+func fillTracing(m *mesh.MeshConfig) {
+	const name = "defaultConfig.tracing"
+	host, text, err := net.SplitHostPort(m.GetDefaultConfig().GetTracing().GetZipkin().GetAddress())
+	port, notNumber := strconv.ParseUint(text, 10, 16)
+	if !m.EnableTracing || len(m.GetDefaultProviders().GetTracing()) > 0 || err != nil || notNumber != nil {
+		return
+	}
+	m.ExtensionProviders = append(m.ExtensionProviders, &mesh.MeshConfig_ExtensionProvider{Name: name,
+		Provider: &mesh.MeshConfig_ExtensionProvider_Zipkin{
+			Zipkin: &mesh.MeshConfig_ExtensionProvider_ZipkinTracingProvider{Service: host, Port: uint32(port)}}})
+	def(&m.DefaultProviders, &mesh.MeshConfig_DefaultProviders{})
+	m.DefaultProviders.Tracing = []string{name}
 }
 
 func def[T comparable](field *T, value T) {
