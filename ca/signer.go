@@ -53,6 +53,13 @@ func (s *Signer) equal(other *Signer) bool {
 		slices.EqualFunc(s.Intermediates, other.Intermediates, (*x509.Certificate).Equal)
 }
 
+// constrainsDNS reports whether an authority of the chain limits DNS names of certificates below it.
+func (s *Signer) constrainsDNS() bool {
+	return slices.ContainsFunc(append(slices.Clone(s.Intermediates), s.Root), func(c *x509.Certificate) bool {
+		return len(c.PermittedDNSDomains)+len(c.ExcludedDNSDomains) > 0
+	})
+}
+
 // checkAuthority returns why a certificate is not that of an authority.
 func checkAuthority(c *x509.Certificate) error {
 	switch {

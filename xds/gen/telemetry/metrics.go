@@ -27,11 +27,12 @@ const (
 // prefix is of all statistics: Envoy's endpoint shows them as envoy_istio_….
 const prefix = "istio"
 
-// maxCounters limits the counters of one logger. Those that are not used for a while are removed.
-const maxCounters = 10_000
+// maxSeries limits the counters of one logger, and its histograms. Those that are not used for a
+// while are removed.
+const maxSeries = 10_000
 
-// Requests returns the logger that counts requests.
-func Requests(by Reporter) []*accesslogv3.AccessLog {
+// requests returns the logger that counts requests.
+func requests(by Reporter, o overrides) []*accesslogv3.AccessLog {
 	tags := append(by.tags(),
 		tag("request_protocol", "%REQ(CONTENT-TYPE)%", protocolRule()),
 		tag("response_code", "%RESPONSE_CODE%", nil),
@@ -45,12 +46,12 @@ func Requests(by Reporter) []*accesslogv3.AccessLog {
 		c.Histograms = append(c.Histograms, histogram("request_bytes", "%BYTES_RECEIVED%", tags),
 			histogram("response_bytes", "%BYTES_SENT%", tags))
 	}
-	return []*accesslogv3.AccessLog{logger(c, nil)}
+	return o.loggers(c, nil)
 }
 
-// Connections returns the loggers that count connections: when they are open, and at their end.
+// connections returns the loggers that count connections: when they are open, and at their end.
 // Bytes count at the end, because Envoy's values of open connections are sums.
-func Connections(by Reporter) []*accesslogv3.AccessLog {
+func connections(by Reporter, o overrides) []*accesslogv3.AccessLog {
 	tags := append(by.tags(), tag("request_protocol", "tcp", nil), tag("response_flags", "%RESPONSE_FLAGS%", nil))
 	opened := &statslogv3.Config{Counters: []*statslogv3.Config_Counter{
 		{Stat: stat("tcp_connections_opened_total", tags), ValueFixed: wrapperspb.UInt64(1)},
@@ -60,16 +61,20 @@ func Connections(by Reporter) []*accesslogv3.AccessLog {
 		{Stat: stat("tcp_received_bytes_total", tags), ValueFormat: "%BYTES_RECEIVED%"},
 		{Stat: stat("tcp_sent_bytes_total", tags), ValueFormat: "%BYTES_SENT%"},
 	}}
-	return []*accesslogv3.AccessLog{logger(opened, at(datalogv3.AccessLogType_TcpUpstreamConnected)),
-		logger(closed, AtConnectionEnd())}
+	return append(o.loggers(opened, at(datalogv3.AccessLogType_TcpUpstreamConnected)),
+		o.loggers(closed, at(datalogv3.AccessLogType_TcpConnectionEnd))...)
 }
 
 // tags are those of requests and connections alike.
 func (by Reporter) tags() []*statslogv3.Config_Tag {
-	tags := []*statslogv3.Config_Tag{tag("reporter", string(by), nil),
-		tag("services", "%CLUSTER_METADATA(istio:services)%", nil)}
+	services := "%CLUSTER_METADATA(istio:services)%"
+	if by == Source {
+		services += "%METADATA(ROUTE:istio:services)%" // of a route that answers itself
+	}
+	tags := []*statslogv3.Config_Tag{tag("reporter", string(by), nil), tag("services", services, nil)}
 	if by == Destination {
-		return append(tags, tag("peer_principal", "%DOWNSTREAM_PEER_URI_SAN%", nil))
+		return append(tags, tag("peer_principal", "%DOWNSTREAM_PEER_URI_SAN%", nil),
+			tag("peer_workload", "%DOWNSTREAM_PEER_DNS_SAN%", nil))
 	}
 	return append(tags, tag("peer_principal", "%UPSTREAM_PEER_URI_SAN%", nil),
 		tag("peer_workload", "%UPSTREAM_METADATA(istio:workload)%", nil))
@@ -114,14 +119,10 @@ func extension(name string, config *anypb.Any) *xdscorev3.TypedExtensionConfig {
 }
 
 func logger(c *statslogv3.Config, filter *accesslogv3.AccessLogFilter) *accesslogv3.AccessLog {
-	c.StatsScope = &typev3.Scope{Prefix: prefix, EnableEviction: true, MaxCounters: wrapperspb.UInt32(maxCounters)}
+	c.StatsScope = &typev3.Scope{Prefix: prefix, EnableEviction: true, MaxCounters: wrapperspb.UInt32(maxSeries),
+		MaxHistograms: wrapperspb.UInt32(maxSeries)}
 	return &accesslogv3.AccessLog{Name: "envoy.access_loggers.stats", Filter: filter,
 		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: envoy.Packed(c)}}
-}
-
-// AtConnectionEnd limits a logger of connections to their end.
-func AtConnectionEnd() *accesslogv3.AccessLogFilter {
-	return at(datalogv3.AccessLogType_TcpConnectionEnd)
 }
 
 // at limits a logger to one moment of a connection.
