@@ -44,13 +44,10 @@ type API struct {
 	Store   config.Store
 	Records record.Store
 
-	Manager     *ca.Manager // nil: there is no certificate authority, and the fields below are not set
-	Ledger      *ca.Ledger
-	TrustDomain string
+	Manager *ca.Manager // nil: there is no certificate authority, and the fields below are not set
+	Ledger  *ca.Ledger
 	// Workloads returns the workloads that joined.
 	Workloads func(context.Context) ([]ca.Workload, error)
-	// Group returns the namespace and service account of a WorkloadGroup. Errors: ca.ErrNoGroup.
-	Group func(ctx context.Context, group string) (namespace, account string, err error)
 	// Revoked returns why an identity or a certificate is revoked, or nil.
 	Revoked func(id spiffe.ID, fingerprint string) error
 	// Addresses are where agents reach this replica, and Notes what an operator should know of them.
