@@ -89,7 +89,7 @@ func (p *plugged) rotate(context.Context, RotateRequest, time.Time) error {
 }
 
 // show implements authority.
-func (p *plugged) show(st *admin.Authority, _ Facts, now time.Time) {
+func (p *plugged) show(st *admin.Authority, _ []Dependent, now time.Time) {
 	st.Kind, st.Folder = "plugged-in", p.config.Plugged
 	st.Problems = append(st.Problems, p.expiring(now)...)
 }

@@ -58,8 +58,7 @@ func (s *Server) newIdentity(ctx context.Context, reach reach, rt *shared.Runtim
 		Dir: authorityFolder(cfg), Plugged: cfg.CA.Plugged, TrustDomain: domain,
 		Names: serverNames(cfg, reach.addresses), Records: records,
 		Replicas: otherReplicas(cfg, rt), Audit: s.audit.Record, Log: log,
-		Facts:    id.ledger.Facts,
-		Existing: !cfg.Development,
+		Dependents: id.ledger.Dependents, Existing: !cfg.Development,
 	}
 	if cfg.Store.Shared() {
 		c.Address = reach.own
