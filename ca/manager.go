@@ -203,7 +203,8 @@ func (m *Manager) serverDue(leaf *x509.Certificate, s *Signer, now time.Time) bo
 	return due(leaf, half(leaf), earlier(now.Add(serverLife), s.Cert.NotAfter), now)
 }
 
-// How often the authority looks: for plugged-in files that are replaced, during a rotation, and else.
+// How often the authority looks: for plugged-in files that are replaced, while something is pending,
+// and else.
 const (
 	pluggedInterval  = 5 * time.Second
 	rotatingInterval = 5 * time.Second
@@ -232,7 +233,8 @@ func (m *Manager) Run(ctx context.Context) error {
 func (m *Manager) look(ctx context.Context) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	err := m.refresh(ctx, m.config.Now())
+	now := m.config.Now()
+	err := m.refresh(ctx, now)
 	was := m.trouble
 	m.trouble = ""
 	if err != nil && ctx.Err() == nil {
@@ -243,7 +245,7 @@ func (m *Manager) look(ctx context.Context) time.Duration {
 	switch {
 	case m.own == nil:
 		return pluggedInterval
-	case m.own.state.rotating() || err != nil:
+	case m.own.state.rotating() || err != nil || m.own.urgent(now):
 		return rotatingInterval
 	}
 	return idleInterval

@@ -91,6 +91,12 @@ func TestReplica(t *testing.T) {
 	if err := believes(t, two.Signer(), noon, f.m.Bundle().Roots...); err != nil {
 		t.Error(err)
 	}
+	others := two.config.Replicas
+	two.config.Replicas = func() []admin.Replica { return nil } // none has sent a heartbeat yet
+	if again := two.look(t.Context()); again != rotatingInterval {
+		t.Errorf("it asks again after %s", again)
+	}
+	two.config.Replicas = others
 	h.later(two, time.Second)
 	own := two.Signer().Cert
 	if sameKey(own.PublicKey, given.PublicKey) || own.NotAfter.Sub(noon) != intermediateLife {

@@ -169,6 +169,11 @@ func (s *selfSigned) takeNextRoot() error {
 // renewal is when an intermediate is renewed. The first one of a replica is renewed at once.
 func renewal(c *x509.Certificate) time.Time { return c.NotAfter.Add(-intermediateLife / 2) }
 
+// urgent reports whether the intermediate could not be renewed and expires soon.
+func (s *selfSigned) urgent(now time.Time) bool {
+	return s.overdue != "" && s.inter.cert.NotAfter.Sub(now) <= firstLife
+}
+
 // sign renews this replica's intermediate after half of its life, and makes a signer of it. If a new
 // one cannot be had, the present one is used while it is below a trusted root.
 func (s *selfSigned) sign(ctx context.Context, now time.Time) error {
