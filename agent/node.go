@@ -38,7 +38,7 @@ func node(s *Settings, stream string) (*corev3.Node, error) {
 	n := &corev3.Node{
 		Id: fmt.Sprintf("%s~%s~%s.%s~%s.svc.%s", w.Type, w.Addresses[0], w.Name, w.Namespace, w.Namespace,
 			domain),
-		Cluster:  serviceName(w) + "." + w.Namespace,
+		Cluster:  serviceOf(w),
 		Metadata: meta,
 	}
 	if w.Locality != "" {
@@ -46,6 +46,9 @@ func node(s *Settings, stream string) (*corev3.Node, error) {
 	}
 	return n, nil
 }
+
+// serviceOf is the workload's service in statistics and spans.
+func serviceOf(w *Workload) string { return serviceName(w) + "." + w.Namespace }
 
 // serviceName is the workload's name in logs of other workloads: its app label, else its name.
 func serviceName(w *Workload) string {
