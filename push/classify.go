@@ -17,7 +17,6 @@ func (c *Context) Classify(n Node) Facets {
 		Type:         n.Type,
 		Interception: n.Interception,
 		CapturesDNS:  n.CapturesDNS,
-		Capabilities: n.Capabilities,
 		IPv6Only:     ipv6Only(n.IPs.Items()),
 		DualStack:    dualStack(n.IPs.Items()),
 		RouteSources: c.matchesFor(n),

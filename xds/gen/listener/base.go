@@ -16,7 +16,6 @@ import (
 type listenerSettings struct {
 	mesh         *push.Mesh
 	telemetry    telemetry.Settings
-	caps         push.Capabilities
 	interception push.Interception
 	families     envoy.Families
 	// catchAll is the cluster of connections to unknown destinations.
@@ -32,7 +31,6 @@ func (g *Generator) settingsOf(sc *push.Scope) listenerSettings {
 	out := listenerSettings{
 		mesh:         sc.Mesh,
 		telemetry:    g.telemetry.Of(sc),
-		caps:         sc.Capabilities,
 		interception: sc.Interception,
 		families:     envoy.CapturedFamilies(sc),
 		catchAll:     layout.CatchAllCluster(sc),
@@ -62,7 +60,7 @@ type listenerBase struct {
 func newListenerBase(s listenerSettings) *listenerBase {
 	b := &listenerBase{listenerSettings: s, sent: s.telemetry.Side(telemetry.Source), received: s.telemetry.Side(telemetry.Destination)}
 	judges := append([]*hcmv3.HttpFilter{access.BadHostFilter()}, access.JudgeRequests(access.RequestFilters()...)...)
-	b.httpFilters, b.judgedFilters = httpFilters(s.caps, nil), httpFilters(s.caps, judges)
+	b.httpFilters, b.judgedFilters = httpFilters(nil), httpFilters(judges)
 	b.judges = access.JudgeConnections(access.ConnectionFilters()...)
 	filters := func(cluster string, log []*accesslogv3.AccessLog) []*listenerv3.Filter {
 		return []*listenerv3.Filter{tcpFilter(tcpProxy(tcpSpec{statPrefix: cluster, cluster: cluster}, log))}

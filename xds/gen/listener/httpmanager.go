@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	mesh "istio.io/api/mesh/v1alpha1"
 
-	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen/access"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
@@ -25,14 +24,11 @@ const serverName = "istio-envoy"
 
 // httpFilters are the filters of requests, the router last. Routes configure fault and cors. judges
 // are those of policies, where requests arrive from others.
-func httpFilters(caps push.Capabilities, judges []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
-	var out []*hcmv3.HttpFilter
-	if caps.Has(envoy.GRPCStats) {
-		out = append(out, envoy.HTTPFilter("envoy.filters.http.grpc_stats", &grpcstatsv3.FilterConfig{
-			EmitFilterState:        true,
-			PerMethodStatSpecifier: &grpcstatsv3.FilterConfig_StatsForAllMethods{StatsForAllMethods: wrapperspb.Bool(false)},
-		}))
-	}
+func httpFilters(judges []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
+	out := []*hcmv3.HttpFilter{envoy.HTTPFilter("envoy.filters.http.grpc_stats", &grpcstatsv3.FilterConfig{
+		EmitFilterState:        true,
+		PerMethodStatSpecifier: &grpcstatsv3.FilterConfig_StatsForAllMethods{StatsForAllMethods: wrapperspb.Bool(false)},
+	})}
 	return append(append(out, judges...),
 		envoy.HTTPFilter("envoy.filters.http.fault", &faultv3.HTTPFault{}),
 		envoy.HTTPFilter("envoy.filters.http.cors", &corsv3.Cors{}),
