@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
@@ -176,6 +179,7 @@ func TestTelemetry(t *testing.T) {
 	w.accessLogs()
 	w.accessLogServices()
 	w.traces() // meanwhile a would have written its log
+	w.metrics()
 	if log := w.a.Log(); strings.Contains(log, "GET /good") || strings.Contains(log, "GET /worse") {
 		t.Errorf("the log has requests that the filter, or the Telemetry that disables it, keeps out:\n%s", log)
 	}
@@ -226,7 +230,7 @@ func (w *world) accessLogServices() {
 
 // traces: the spans of one request through three services are one trace.
 func (w *world) traces() {
-	w.telemetry("mesh", "istio-system", `{tracing: [{providers: [{name: otel}], customTags: {tier: {literal: {value: gold}}}}]}`)
+	w.telemetry("everywhere", "istio-system", `{tracing: [{providers: [{name: otel}], customTags: {tier: {literal: {value: gold}}}}]}`)
 	harness.Eventually(w.T, "a trace through three services", func() error {
 		w.call("/traced", http.StatusOK)
 		spans := received(w.receiver, &w.spans)
@@ -246,7 +250,7 @@ func (w *world) traces() {
 		w.T.Errorf("a span of %s has the tags %v", last.service, last.tags)
 	}
 
-	w.telemetry("mesh", "istio-system", `{tracing: [{providers: [{name: otel}], disableSpanReporting: true}]}`)
+	w.telemetry("everywhere", "istio-system", `{tracing: [{providers: [{name: otel}], disableSpanReporting: true}]}`)
 	harness.Eventually(w.T, "tracing is disabled", func() error {
 		for _, p := range []*harness.Proxy{w.a, w.b, w.c} {
 			if strings.Contains(p.ConfigDump(), `"gold"`) {
@@ -255,6 +259,60 @@ func (w *world) traces() {
 		}
 		return nil
 	})
+}
+
+// metrics: one gets a tag and loses another, one is disabled, the others stay.
+func (w *world) metrics() {
+	w.telemetry("everywhere", "istio-system", `{metrics: [{overrides: [{match: {metric: REQUEST_COUNT}, tagOverrides: {part: {value: "re.extract(request.path, '^/([a-z]+)', '\\\\1')"}, destination_version: {operation: REMOVE}}}, {match: {metric: REQUEST_DURATION, mode: CLIENT}, disabled: true}]}]}`)
+	harness.Eventually(w.T, "metrics with other tags", func() error {
+		w.call("/counted/1", http.StatusOK)
+		requests, err := metric(w.a, "istio_requests_total")
+		if err != nil {
+			return err
+		}
+		for _, m := range requests.GetMetric() {
+			have := map[string]string{}
+			for _, l := range m.GetLabel() {
+				have[l.GetName()] = l.GetValue()
+			}
+			if _, ok := have["destination_version"]; !ok && have["part"] == "counted" && have["destination_workload"] != "" {
+				return nil
+			}
+		}
+		return fmt.Errorf("they are %v", requests)
+	})
+	// durations of an answer that was not seen before
+	timed := func(p *harness.Proxy) bool {
+		durations, err := metric(p, "istio_request_duration_milliseconds")
+		if err != nil {
+			w.T.Fatal(err)
+		}
+		return slices.ContainsFunc(durations.GetMetric(), func(m *dto.Metric) bool {
+			return slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetValue() == "418" })
+		})
+	}
+	w.call("/counted/2", http.StatusTeapot)
+	harness.Eventually(w.T, "durations at the server", func() error {
+		if !timed(w.c) {
+			return errors.New("the last request is not counted")
+		}
+		return nil
+	})
+	if timed(w.a) {
+		w.T.Error("the duration is counted at the client, which is disabled")
+	}
+}
+
+// metric reads a metric at the agent of a proxy.
+func metric(p *harness.Proxy, name string) (*dto.MetricFamily, error) {
+	resp, err := http.Get("http://" + p.IP + ":15020/metrics")
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(resp.Body)
+	return families[name], err
 }
 
 // connected reports whether a trace goes from a to b, and from b to c.
