@@ -26,6 +26,7 @@ func (c *Context) Classify(n Node) Facets {
 		PeerAuthentication:    c.policiesFor(c.peers, config.PeerAuthentication, n),
 		RequestAuthentication: c.policiesFor(c.requests, config.RequestAuthentication, n),
 		AuthorizationPolicy:   c.policiesFor(c.authorization, config.AuthorizationPolicy, n),
+		Telemetry:             c.telemetryFor(n),
 	}
 	root := c.in.Mesh.Config.GetRootNamespace()
 	switch n.Type {

@@ -118,6 +118,9 @@ type Facets struct {
 	PeerAuthentication    *intern.List[*config.Object]
 	RequestAuthentication *intern.List[*config.Object]
 	AuthorizationPolicy   *intern.List[*config.Object]
+	// Telemetry lists the Telemetry objects that apply to the proxy: of the mesh, of its namespace and
+	// of its labels, in this order, at most one of each.
+	Telemetry *intern.List[*config.Object]
 }
 
 // Own holds the facts that are specific to one proxy. Equal values are one pointer.

@@ -41,16 +41,19 @@ func httpFilters(judges []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 // Source: Istio's connection managers: no idle timeout of streams, websocket upgrades, 100-continue
 // handed on; only gateways take the client's address from the connection.
 func (b *listenerBase) httpManager(side listenerSide, s httpSpec) *hcmv3.HttpConnectionManager {
+	reports := b.reports(side)
 	m := &hcmv3.HttpConnectionManager{
-		CodecType:         hcmv3.HttpConnectionManager_AUTO,
-		StatPrefix:        s.statPrefix,
-		ServerName:        serverName,
-		HttpFilters:       b.httpFilters,
-		AccessLog:         b.requestLogs[side],
-		UseRemoteAddress:  wrapperspb.Bool(side == sideGateway),
-		StreamIdleTimeout: durationpb.New(0),
-		Proxy_100Continue: true,
-		UpgradeConfigs:    []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		CodecType:          hcmv3.HttpConnectionManager_AUTO,
+		StatPrefix:         s.statPrefix,
+		ServerName:         serverName,
+		HttpFilters:        b.httpFilters,
+		AccessLog:          reports.Requests,
+		Tracing:            reports.Tracing,
+		RequestIdExtension: reports.RequestID,
+		UseRemoteAddress:   wrapperspb.Bool(side == sideGateway),
+		StreamIdleTimeout:  durationpb.New(0),
+		Proxy_100Continue:  true,
+		UpgradeConfigs:     []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 	}
 	if s.absoluteURLs {
 		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{AllowAbsoluteUrl: wrapperspb.Bool(true)}
