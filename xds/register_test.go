@@ -316,7 +316,7 @@ func TestUnregisteredReport(t *testing.T) {
 	}
 	l.reports("y")
 	p.publish(serving("b", 1)...)
-	if _, err := l.hears(xds.ClusterType); err != nil {
+	if _, err := l.hears(resource.ClusterType); err != nil {
 		t.Fatal(err)
 	}
 	if got := names(rt); got != "" {
@@ -390,8 +390,8 @@ func TestBundles(t *testing.T) {
 	}
 	l := call(t, p, a.web())
 	l.ask(node(t, map[string]any{}), xds.ProxyConfigType)
-	l.ask(nil, xds.ClusterType)
-	if r, err := l.Recv(); err != nil || r.TypeUrl != xds.ClusterType {
+	l.ask(nil, resource.ClusterType)
+	if r, err := l.Recv(); err != nil || r.TypeUrl != resource.ClusterType {
 		t.Fatalf("without an authority: %v, %v", r.GetTypeUrl(), err)
 	}
 	told(`web ""`)
