@@ -53,8 +53,8 @@ func (t *tool) topTable(name string, labels ...string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var requests, buckets model.Vector
 			var err error
-			if proxy != "" {
-				requests, buckets, err = scrapeTwice(cmd.Context(), proxy, cmp.Or(window, 5*time.Second))
+			if proxy != "" { // Envoy updates histograms every 5 s
+				requests, buckets, err = scrapeTwice(cmd.Context(), proxy, cmp.Or(window, 10*time.Second))
 			} else {
 				requests, buckets, err = t.askPrometheus(cmd, prometheus, cmp.Or(window, 5*time.Minute), labels)
 			}
@@ -68,7 +68,7 @@ func (t *tool) topTable(name string, labels ...string) *cobra.Command {
 	cmd.Flags().StringVar(&prometheus, "prometheus", "", "`URL` of Prometheus (default: setting metrics.prometheus)")
 	cmd.Flags().StringVar(&proxy, "proxy", "",
 		"instead scrape the agent at this `address` twice: what its workload sends and receives")
-	cmd.Flags().DurationVar(&window, "window", 0, "time that is looked at (default 5m, with --proxy 5s)")
+	cmd.Flags().DurationVar(&window, "window", 0, "time that is looked at (default 5m, with --proxy 10s)")
 	return cmd
 }
 

@@ -207,7 +207,8 @@ func (s *Server) serveOperators(id *identity, reach reach, workloads *shared.Run
 			Log: log, Role: s.cfg.Access.Role})
 	})
 	site := &web{listener: s.listeners.metrics, gatherer: s.registry, waiting: s.api.Waiting, log: s.log.Named("metrics")}
-	site.targets = &discovery{tokenFile: s.cfg.Metrics.TargetsTokenFile, proxies: s.proxies.Proxies, log: site.log}
+	site.targets = &discovery{tokenFile: s.cfg.Metrics.TargetsTokenFile, cluster: s.cfg.MeshConfig.Cluster(),
+		proxies: s.proxies.Proxies, log: site.log}
 	s.run("metrics", site.run)
 	s.collect(summaryMetrics(s.api.Summary))
 }

@@ -31,6 +31,7 @@ type targetGroup struct {
 // discovery lists what Prometheus can scrape: this replica, and the agents connected to it.
 type discovery struct {
 	tokenFile string // empty: the list is not served
+	cluster   string // cluster ID of the mesh
 	proxies   func() []xds.ProxyStatus
 	log       hclog.Logger
 }
@@ -55,25 +56,27 @@ func (d *discovery) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(targets(r.Host, d.proxies())); err != nil {
+	if err := json.NewEncoder(w).Encode(targets(r.Host, d.cluster, d.proxies())); err != nil {
 		d.log.Debug("answer not read", "error", err)
 	}
 }
 
 // targets lists this replica at the address that Prometheus used, and the agents of proxies. The two
 // Envoys of a hot restart have one agent.
-func targets(self string, proxies []xds.ProxyStatus) []targetGroup {
-	out := []targetGroup{{Targets: []string{self}, Labels: map[string]string{"__meta_ashore_kind": "ashored"}}}
+func targets(self, cluster string, proxies []xds.ProxyStatus) []targetGroup {
+	out := []targetGroup{{Targets: []string{self}, Labels: map[string]string{
+		"__meta_ashore_kind": "ashored", "__meta_ashore_cluster": cluster}}}
 	proxies = slices.CompactFunc(proxies, func(a, b xds.ProxyStatus) bool { return a.ID == b.ID })
 	for _, p := range proxies {
 		n := p.Node
 		if p.Agent == "" {
 			continue
 		}
-		name, _, _ := strings.Cut(n.ID, ".")
+		name := strings.TrimSuffix(n.ID, "."+n.Namespace)
 		address := net.JoinHostPort(n.IPs.Items()[0].String(), agentStatusPort)
 		out = append(out, targetGroup{Targets: []string{address}, Labels: map[string]string{
 			"__meta_ashore_kind":            "agent",
+			"__meta_ashore_cluster":         cluster,
 			"__meta_ashore_proxy":           n.ID,
 			"__meta_ashore_namespace":       n.Namespace,
 			"__meta_ashore_workload":        cmp.Or(p.Group, name),

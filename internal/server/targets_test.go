@@ -33,7 +33,7 @@ func TestTargets(t *testing.T) {
 		return push.Node{ID: id, Namespace: "shop", ServiceAccount: "web", Network: "n1", Locality: registry.Locality{Region: "r", Zone: "z"},
 			IPs: new(intern.Lists[netip.Addr]).Of([]netip.Addr{netip.MustParseAddr(address)})}
 	}
-	d := &discovery{tokenFile: file, log: testlog.New(t), proxies: func() []xds.ProxyStatus {
+	d := &discovery{tokenFile: file, cluster: "c1", log: testlog.New(t), proxies: func() []xds.ProxyStatus {
 		web := xds.ProxyStatus{ID: "sidecar~fd00::1~web-1.shop~x", Node: node("web-1.shop", "fd00::1"), Agent: "v1", Group: "web"}
 		return []xds.ProxyStatus{{ID: "router~10.0.0.1~gw.shop~x", Node: node("gw.shop", "10.0.0.1"), Agent: "v1"},
 			{ID: "sidecar~10.0.0.3~foreign.shop~x", Node: node("foreign.shop", "10.0.0.3")}, web, web}
@@ -56,11 +56,11 @@ func TestTargets(t *testing.T) {
 		t.Fatalf("%v in %s", err, rec.Body)
 	}
 	agent := func(address, proxy, workload, group string) targetGroup {
-		return targetGroup{[]string{address}, map[string]string{"__meta_ashore_kind": "agent", "__meta_ashore_proxy": proxy,
+		return targetGroup{[]string{address}, map[string]string{"__meta_ashore_kind": "agent", "__meta_ashore_cluster": "c1", "__meta_ashore_proxy": proxy,
 			"__meta_ashore_namespace": "shop", "__meta_ashore_workload": workload, "__meta_ashore_group": group,
 			"__meta_ashore_service_account": "web", "__meta_ashore_locality": "r/z", "__meta_ashore_network": "n1"}}
 	}
-	want := []targetGroup{{[]string{"cp.example:15014"}, map[string]string{"__meta_ashore_kind": "ashored"}},
+	want := []targetGroup{{[]string{"cp.example:15014"}, map[string]string{"__meta_ashore_kind": "ashored", "__meta_ashore_cluster": "c1"}},
 		agent("10.0.0.1:15020", "gw.shop", "gw", ""), agent("[fd00::1]:15020", "web-1.shop", "web", "web")}
 	if diff := cmp.Diff(want, got); diff != "" || rec.Header().Get("Content-Type") != "application/json" {
 		t.Errorf("content type %s, (-want +got):\n%s", rec.Header().Get("Content-Type"), diff)
