@@ -38,13 +38,6 @@ const (
 // IsTProxy reports whether the rules of ashore-agent redirect the traffic.
 func (i Interception) IsTProxy() bool { return i == TProxy || i == TProxyIPv4 }
 
-// Capabilities is the set of optional extensions that a client has, one bit each. Package gen
-// defines the bits.
-type Capabilities uint64
-
-// Has reports whether c contains all of want.
-func (c Capabilities) Has(want Capabilities) bool { return c&want == want }
-
 // Label is one label of a workload.
 type Label struct{ Key, Value string }
 
@@ -77,8 +70,7 @@ type Node struct {
 	// Probe is the ReadinessProbe of the WorkloadGroup that the workload registered with, in
 	// protobuf encoding. It is an empty text if the group has none, and zero if the workload did
 	// not register with a group.
-	Probe        unique.Handle[string]
-	Capabilities Capabilities
+	Probe unique.Handle[string]
 }
 
 // Facets are the facts that a proxy's resources depend on. Proxies with equal facets get equal
@@ -126,7 +118,9 @@ type Facets struct {
 	PeerAuthentication    *intern.List[*config.Object]
 	RequestAuthentication *intern.List[*config.Object]
 	AuthorizationPolicy   *intern.List[*config.Object]
-	Capabilities          Capabilities
+	// Telemetry lists the Telemetry objects that apply to the proxy: of the mesh, of its namespace and
+	// of its labels, in this order, at most one of each.
+	Telemetry *intern.List[*config.Object]
 }
 
 // Own holds the facts that are specific to one proxy. Equal values are one pointer.
