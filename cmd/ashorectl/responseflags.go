@@ -10,12 +10,10 @@ import (
 
 // responseFlag is a response flag of Envoy's access log and of the label response_flags.
 type responseFlag struct {
-	Flag string `json:"flag"`
-	// Status is the code that the client usually gets.
-	Status  string `json:"status"`
+	Flag    string `json:"flag"`
+	Status  string `json:"status"` // the one that clients usually get
 	Meaning string `json:"meaning"`
-	// Next is what to do.
-	Next string `json:"next"`
+	Next    string `json:"next"` // what to do
 }
 
 // responseFlags are the flags in the order of how often operators meet them. Source: Envoy,

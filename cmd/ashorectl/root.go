@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,11 +17,11 @@ import (
 type tool struct {
 	socket  string
 	timeout time.Duration
-	output  format
+	output  string
 }
 
 func newRoot() *cobra.Command {
-	t := &tool{output: tableFormat}
+	t := &tool{}
 	root := &cobra.Command{
 		Use:   "ashorectl",
 		Short: "Operate an Ashore mesh: inspect ashored, write configuration, let machines join",
@@ -35,7 +36,8 @@ func newRoot() *cobra.Command {
 	root.PersistentFlags().StringVar(&t.socket, "socket", "",
 		"admin socket of ashored (default: of a development run in this folder or above, else "+defaultSocket+")")
 	root.PersistentFlags().DurationVar(&t.timeout, "timeout", time.Minute, "how long to wait for ashored; 0: no limit")
-	root.PersistentFlags().VarP(&t.output, "output", "o", "table, json or yaml; \"get\" has wide and name, too")
+	root.PersistentFlags().StringVarP(&t.output, "output", "o", tableFormat,
+		"table, json or yaml; \"get\" has wide and name, too")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
 			return unknownCommand(cmd, args[0]) // whose flags are not known
@@ -65,6 +67,8 @@ func (t *tool) checkFlags(cmd *cobra.Command, _ []string) error {
 	switch {
 	case t.timeout < 0:
 		return usage(cmd, fmt.Errorf("--timeout %s: want 0 or more", t.timeout))
+	case !slices.Contains(formats(), t.output):
+		return usage(cmd, fmt.Errorf("-o %s: want table, wide, json, yaml or name", t.output))
 	case (t.output == wideFormat || t.output == nameFormat) && cmd.Name() != "get":
 		return usage(cmd, fmt.Errorf("-o %s is for \"get\": want table, json or yaml", t.output))
 	}

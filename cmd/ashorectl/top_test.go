@@ -21,7 +21,7 @@ func exposition(n int) string {
 	}
 	counter("source", "200", 9000*n) // the destination reports the same
 	counter("destination", "200", 30*n)
-	counter("destination", "503", 10*n)
+	counter("destination", "503", 1000+10*n) // 1000 before the first scrape
 	fmt.Fprintf(&b, "istio_requests_total{reporter=\"source\",destination_service=\"egress.example\",response_code=\"200\"} %d\n", 5*n)
 	b.WriteString("# TYPE istio_request_duration_milliseconds histogram\n")
 	for _, bucket := range []struct {

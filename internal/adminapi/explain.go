@@ -41,8 +41,7 @@ func (a *API) Explain(ctx context.Context, r admin.ExplainRequest) (admin.Explan
 		}
 		if c.Inputs().Endpoints.At(key).Len() == 0 {
 			return admin.Explanation{}, admin.NewError(admin.ErrNotFound, "the service %s has no endpoints, so there is no "+
-				"proxy whose policies could decide: \"ashorectl describe service %s/%s\" shows where it is defined", host,
-				key.Namespace, host)
+				"proxy whose policies could decide: \"ashorectl get services %s -o wide\" shows where it is defined", host, host)
 		}
 	}
 	if len(found) == 0 {

@@ -57,8 +57,11 @@ func (rs Resources) get(typeURL, name string, m proto.Message) bool {
 // neither a route nor a cluster for that host and port.
 func (rs Resources) Route(r Request) []Hop {
 	config, host := rs.virtualHost(r)
-	if host == nil {
+	switch {
+	case config == "":
 		return rs.connection(r)
+	case host == nil:
+		return []Hop{{Route: config, Code: 404, Flags: "NR", Reason: "no virtual host has this host"}}
 	}
 	place := config + ", virtual host " + host.GetName()
 	if host.GetRequireTls() != routev3.VirtualHost_NONE {
@@ -87,7 +90,7 @@ func (rs Resources) Route(r Request) []Hop {
 // virtualHost finds the route configuration of a port and in it the virtual host of a host.
 func (rs Resources) virtualHost(r Request) (config string, best *routev3.VirtualHost) {
 	port := strconv.FormatUint(uint64(r.Port), 10)
-	exact := []string{r.Host + ":" + port, port, "http." + port, "http_proxy"}
+	exact := []string{r.Host + ":" + port, port, "http." + port}
 	for _, x := range rs {
 		if x.TypeURL == resource.RouteType && strings.HasPrefix(x.Name, "https."+port+".") {
 			exact = append(exact, x.Name)
@@ -98,6 +101,7 @@ func (rs Resources) virtualHost(r Request) (config string, best *routev3.Virtual
 		if !rs.get(resource.RouteType, name, &m) {
 			continue
 		}
+		config = cmp.Or(config, name)
 		most := 0
 		for _, h := range m.GetVirtualHosts() {
 			for _, d := range h.GetDomains() {
@@ -110,7 +114,7 @@ func (rs Resources) virtualHost(r Request) (config string, best *routev3.Virtual
 			return config, best
 		}
 	}
-	return "", nil
+	return config, nil
 }
 
 // rankDomain is greater for a domain that matches better; zero: it does not. Source: Envoy,
@@ -217,20 +221,24 @@ func (rs Resources) hops(r Request, route *routev3.Route) []Hop {
 	return out
 }
 
-// rewritten is a path as the destination of a route receives it.
+// rewritten is a path as the destination of a route receives it. The query stays.
 func rewritten(path string, route *routev3.Route) string {
 	action, m := route.GetRoute(), route.GetMatch()
+	path, query, found := strings.Cut(path, "?")
+	if found {
+		query = "?" + query
+	}
 	if regex := action.GetRegexRewrite(); regex != nil {
 		if expr, err := regexp.Compile(regex.GetPattern().GetRegex()); err == nil {
 			by := regexp.MustCompile(`\\(\d)`).ReplaceAllString(strings.ReplaceAll(regex.GetSubstitution(), "$", "$$"), "$${$1}")
-			return expr.ReplaceAllString(path, by)
+			return expr.ReplaceAllString(path, by) + query
 		}
 	}
 	matched := cmp.Or(m.GetPrefix(), m.GetPath())
 	if by := action.GetPrefixRewrite(); by != "" && len(path) >= len(matched) {
-		return by + path[len(matched):]
+		return by + path[len(matched):] + query
 	}
-	return path
+	return path + query
 }
 
 // connection is the hop of a connection to a host and port without routes.
