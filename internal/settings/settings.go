@@ -102,6 +102,11 @@ type XDS struct {
 type Metrics struct {
 	// Address serves metrics, health and readiness over HTTP. Default 127.0.0.1:15014.
 	Address string `yaml:"address"`
+	// TargetsTokenFile is a file with the bearer token for /prometheus/targets, which lists what
+	// Prometheus can scrape. Default: none, and the list is not served.
+	TargetsTokenFile string `yaml:"targetsTokenFile"`
+	// Prometheus is the URL of a Prometheus that scrapes the mesh, for "ashorectl top". Default: none.
+	Prometheus string `yaml:"prometheus"`
 }
 
 type Admin struct {
@@ -226,6 +231,8 @@ func (s *Config) check() error {
 		{"domain", dnsname.Valid(s.Domain), "a suffix of host names such as cluster.local, in lower case"},
 		{"xds.address", s.XDS.Address+s.XDS.PlaintextAddress != "", "an address here or in xds.plaintextAddress"},
 		{"metrics.address", s.Metrics.Address != "", "an address such as 127.0.0.1:15014"},
+		{"metrics.prometheus", s.Metrics.Prometheus == "" || strings.HasPrefix(s.Metrics.Prometheus, "http"),
+			"a URL such as http://127.0.0.1:9090"},
 		{"log.level", level != hclog.NoLevel && level != hclog.Off, "trace, debug, info, warn or error"},
 		{"log.format", s.Log.Format == "text" || s.Log.Format == "json", "text or json"},
 		{"merge.endpoints", s.Merge.Endpoints == unite || s.Merge.Endpoints == shadow, "unite or shadow"},
