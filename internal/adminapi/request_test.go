@@ -11,8 +11,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds"
-	"github.com/ashore-mesh/ashore/xds/resource"
 	"github.com/ashore-mesh/ashore/xds/ads"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // A request is followed through what its caller is sent, whoever names the caller how, and that is
