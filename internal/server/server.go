@@ -194,8 +194,8 @@ func (s *Server) serveOperators(id *identity, reach reach, workloads *shared.Run
 		Derived: deriver.Name(), Store: s.store, Records: s.store.Records(), Addresses: reach.addresses,
 		Notes: reach.notes, OtherAddresses: workloads.Advertised}
 	if id != nil {
-		s.api.Manager, s.api.Ledger, s.api.TrustDomain = id.manager, id.ledger, id.domain
-		s.api.Group, s.api.Revoked, s.api.Workloads = id.group, id.revoked, id.ledger.Workloads
+		s.api.Manager, s.api.Ledger = id.manager, id.ledger
+		s.api.Revoked, s.api.Workloads = id.revoked, id.ledger.Workloads
 		health := newAuthorityHealth(s.api, id.jwt)
 		s.report(health.problems)
 		s.run("certificate authority health", health.run)
