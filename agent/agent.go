@@ -212,7 +212,7 @@ func (a *Agent) runParts(ctx context.Context) error {
 		a.ending.Store(true)
 		stop()
 	}
-	control := &control{report: a.Report, log: a.log, leave: func() {
+	control := &control{report: a.Report, admin: a.admin, log: a.log, leave: func() {
 		a.leaving.Store(a.certs != nil)
 		a.quit()
 	}}

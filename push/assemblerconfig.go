@@ -18,9 +18,7 @@ type AssemblerConfig struct {
 	Saved Saved
 	// Save receives the groups that changed. If it is nil, nothing is saved.
 	Save func(Saved)
-	// Join configures how services that several sources supply are joined. NewAssembler sets its
-	// ExportTo from Mesh.
-	Join registry.JoinConfig
+	join registry.JoinConfig // made of Mesh by NewAssembler
 	// Export configures what is exported to other control planes. Nil if nothing is.
 	Export *ExportConfig
 	// Deriver derives services from configuration. May be nil.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/ashore-mesh/ashore/ca"
@@ -24,6 +25,7 @@ import (
 type API struct {
 	Started  time.Time
 	Settings settings.Config
+	Log      hclog.Logger            // of all parts of the program
 	More     []func() []feed.Problem // problems of other parts
 	// Published returns the context that proxies are served from; nil before the first one.
 	Published func() *push.Context
@@ -91,6 +93,8 @@ func (a *API) Routes() []admin.Route {
 		admin.Handle(admin.CallObjects, admin.Viewer, a.Objects),
 		admin.Handle(admin.CallServices, admin.Viewer, a.Services),
 		admin.Handle(admin.CallExplain, admin.Viewer, a.Explain),
+		admin.Handle(admin.CallRoute, admin.Operator, a.RouteRequest),
+		admin.Handle(admin.CallLogLevel, admin.Operator, a.SetLogLevel),
 		admin.Handle(admin.CallDump, admin.Operator, a.Dump),
 		admin.Handle(admin.CallAudit, admin.Operator, a.ReadAudit),
 		admin.Handle(admin.CallAcceptRemovals, admin.Operator, a.AcceptRemovals),

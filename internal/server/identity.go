@@ -56,7 +56,7 @@ func (s *Server) newIdentity(ctx context.Context, reach reach, rt *shared.Runtim
 		TrustDomain: id.domain, Aliases: cfg.MeshConfig.Config.GetTrustDomainAliases(), Groups: id.group,
 		Grace: cfg.CA.Grace, Connections: id.connections, Replaced: s.replaced, Audit: s.audit.Record, Log: log})
 	if err != nil {
-		return nil, fmt.Errorf("ledger of workloads: %w", err)
+		return nil, fmt.Errorf("tokens, workloads and revocations: %w", err)
 	}
 	c := ca.ManagerConfig{
 		Dir: authorityFolder(cfg), Plugged: cfg.CA.Plugged, TrustDomain: id.domain,
@@ -80,7 +80,7 @@ func (s *Server) newIdentity(ctx context.Context, reach reach, rt *shared.Runtim
 		Validity: cfg.CA.Validity, Ledger: id.ledger, PeerName: peerNames(s.published.Load), Peers: id.peers, JWT: id.jwt,
 		Replicas: id.manager, Audit: s.audit.Record, Log: log, Registerer: s.registry})
 	s.run("certificate authority", id.manager.Run)
-	s.run("ledger of workloads", id.ledger.Run)
+	s.run("index of workloads", id.ledger.Run)
 	s.run("issuers of tokens", id.jwt.Run)
 	return id, nil
 }

@@ -23,7 +23,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
-	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/entry"
 	"github.com/ashore-mesh/ashore/registry/shared"
 	"github.com/ashore-mesh/ashore/registry/vip"
@@ -161,7 +160,6 @@ func (s *Server) build(ctx context.Context) error {
 	s.run("analysis", analysis.Run)
 	s.assembler = push.NewAssembler(push.AssemblerConfig{
 		Sources: sources, Saved: saved.content, Save: saved.save, Mesh: cfg.MeshConfig, Gap: buildGap,
-		Join:   registry.JoinConfig{Shadow: cfg.Merge.Shadows()},
 		Export: export, Deriver: deriver, Allocator: vips, Keys: keys,
 		Trust: s.runTrust(id), Publish: s.publisher(analysis),
 	})
@@ -189,7 +187,7 @@ func (s *Server) build(ctx context.Context) error {
 func (s *Server) serveOperators(id *identity, reach reach, workloads *shared.Runtime, deriver *entry.Deriver) {
 	log := s.log.Named("admin")
 	s.api = &adminapi.API{Started: time.Now(), Settings: s.cfg, Published: s.published.Load, Record: s.audit.Record,
-		AuditTail: s.audit.Tail, Connected: s.proxies.Proxies,
+		AuditTail: s.audit.Tail, Connected: s.proxies.Proxies, Log: s.log,
 		Resources: s.proxies.Dump, Assembler: s.assembler, Entries: deriver.Entries,
 		Derived: deriver.Name(), Store: s.store, Records: s.store.Records(), Addresses: reach.addresses,
 		Notes: reach.notes, OtherAddresses: workloads.Advertised}
@@ -206,8 +204,9 @@ func (s *Server) serveOperators(id *identity, reach reach, workloads *shared.Run
 		return admin.Serve(ctx, admin.Config{Listener: s.listeners.admin, Routes: s.api.Routes(), Record: s.audit.Record,
 			Log: log, Role: s.cfg.Access.Role})
 	})
-	site := &web{listener: s.listeners.metrics, gatherer: s.registry, waiting: s.api.Waiting,
-		log: s.log.Named("metrics")}
+	site := &web{listener: s.listeners.metrics, gatherer: s.registry, waiting: s.api.Waiting, log: s.log.Named("metrics")}
+	site.targets = &discovery{tokenFile: s.cfg.Metrics.TargetsTokenFile, cluster: s.cfg.MeshConfig.Cluster(),
+		proxies: s.proxies.Proxies, log: site.log}
 	s.run("metrics", site.run)
 	s.collect(summaryMetrics(s.api.Summary))
 }
@@ -216,7 +215,9 @@ func (s *Server) serveOperators(id *identity, reach reach, workloads *shared.Run
 func (s *Server) publisher(analysis *analyze.Background) func(*push.Context, push.Changes) {
 	log := s.log.Named("push")
 	written := &adminapi.ConfigAudit{Record: s.audit.Record}
+	count := countTriggers(s.registry)
 	return func(c *push.Context, changes push.Changes) {
+		count(changes)
 		s.proxies.Publish(c, changes.Since)
 		first := s.published.Swap(c) == nil
 		analysis.Publish(c)
