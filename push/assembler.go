@@ -24,7 +24,7 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 	if cfg.Gap == 0 {
 		cfg.Gap = 50 * time.Millisecond
 	}
-	cfg.join.ExportTo = cfg.Mesh.Config.GetDefaultServiceExportTo()
+	cfg.Join.ExportTo = cfg.Mesh.Config.GetDefaultServiceExportTo()
 	return &Assembler{cfg: cfg, requests: make(chan request), ended: make(chan struct{})}
 }
 

@@ -18,7 +18,9 @@ type AssemblerConfig struct {
 	Saved Saved
 	// Save receives the groups that changed. If it is nil, nothing is saved.
 	Save func(Saved)
-	join registry.JoinConfig // made of Mesh by NewAssembler
+	// Join configures how services that several sources supply are joined. NewAssembler sets its
+	// ExportTo from Mesh.
+	Join registry.JoinConfig
 	// Export configures what is exported to other control planes. Nil if nothing is.
 	Export *ExportConfig
 	// Deriver derives services from configuration. May be nil.

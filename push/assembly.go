@@ -52,7 +52,7 @@ func newAssembly(cfg *AssemblerConfig) *assembly {
 		wanting:   map[registry.Host]struct{}{},
 	}
 	if cfg.Export != nil {
-		a.exporter = &exporter{cfg: cfg.Export, join: cfg.join, gap: cfg.Gap}
+		a.exporter = &exporter{cfg: cfg.Export, join: cfg.Join, gap: cfg.Gap}
 	}
 	return a
 }
@@ -149,7 +149,7 @@ func (a *assembly) setVIPs(vips registry.VIPs) {
 func (a *assembly) updateServices(hosts []registry.Host) {
 	for _, host := range hosts {
 		parts := a.parts(host)
-		joined := a.cfg.join.Join(parts)
+		joined := a.cfg.Join.Join(parts)
 		services := make([]registry.Instances, len(joined))
 		wants := false
 		delete(a.conflicts, host)

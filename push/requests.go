@@ -89,7 +89,7 @@ func (a *Assembler) Problems(ctx context.Context) ([]feed.Problem, error) {
 // ok is false if there is no such service. It returns an error if ctx is done first.
 func (a *Assembler) Supplied(ctx context.Context, k registry.Key) (out registry.Joined, ok bool, err error) {
 	err = a.send(ctx, func(l *loop) {
-		joined := l.cfg.join.Join(l.parts(registry.Host(k.Host)))
+		joined := l.cfg.Join.Join(l.parts(registry.Host(k.Host)))
 		i := slices.IndexFunc(joined, func(j registry.Joined) bool { return j.Service.Key == k })
 		if ok = i >= 0; ok {
 			out = joined[i]

@@ -29,6 +29,9 @@ type Joined struct {
 
 // JoinConfig configures how the services that several sources supply for one host are joined.
 type JoinConfig struct {
+	// Shadow means that only the endpoints of the first part that has any are used. Otherwise the
+	// endpoints of all parts are united.
+	Shadow bool
 	// ExportTo is the default of Service.ExportTo. Empty means "*".
 	ExportTo []string
 }
@@ -55,7 +58,7 @@ func (c JoinConfig) Join(parts []Part) []Joined {
 		if !public {
 			all = append(all, known...)
 		}
-		out = append(out, join(all))
+		out = append(out, c.join(all))
 		public = public || c.public(first)
 		if len(known) > 0 && first.Namespace == known[0].Service.Namespace {
 			own = len(out) - 1
@@ -64,7 +67,7 @@ func (c JoinConfig) Join(parts []Part) []Joined {
 	switch {
 	case len(known) == 0 || public:
 	case own < 0:
-		out = append(out, join(known))
+		out = append(out, c.join(known))
 	case c.public(known[0].Service):
 		out[own].hidden = &known[0]
 	}
@@ -106,7 +109,7 @@ func (c JoinConfig) public(s *Service) bool {
 }
 
 // join joins parts to one service.
-func join(parts []Part) Joined {
+func (c JoinConfig) join(parts []Part) Joined {
 	out := Joined{Instances: parts[0].Instances, Parts: slices.Clone(parts)}
 	if len(parts) == 1 {
 		out.Parts[0].Used = out.Endpoints.Len()
@@ -117,7 +120,7 @@ func join(parts []Part) Joined {
 		s.Ports = ports
 		out.Service = &s
 	}
-	uniteEndpoints(&out)
+	c.uniteEndpoints(&out)
 	return out
 }
 
@@ -140,12 +143,12 @@ func unitedPorts(parts []Part) []Port {
 }
 
 // uniteEndpoints sets the endpoints of the service and Part.Used.
-func uniteEndpoints(j *Joined) {
+func (c JoinConfig) uniteEndpoints(j *Joined) {
 	var used []usable
 	for i := range j.Parts {
 		p := &j.Parts[i]
 		p.Used = 0
-		if list := j.Service.takes(p.Instances); list.Len() > 0 {
+		if list := j.Service.takes(p.Instances); list.Len() > 0 && !(c.Shadow && len(used) > 0) {
 			used = append(used, usable{p, list})
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/entry"
 	"github.com/ashore-mesh/ashore/registry/shared"
 	"github.com/ashore-mesh/ashore/registry/vip"
@@ -160,6 +161,7 @@ func (s *Server) build(ctx context.Context) error {
 	s.run("analysis", analysis.Run)
 	s.assembler = push.NewAssembler(push.AssemblerConfig{
 		Sources: sources, Saved: saved.content, Save: saved.save, Mesh: cfg.MeshConfig, Gap: buildGap,
+		Join:   registry.JoinConfig{Shadow: cfg.Merge.Shadows()},
 		Export: export, Deriver: deriver, Allocator: vips, Keys: keys,
 		Trust: s.runTrust(id), Publish: s.publisher(analysis),
 	})
@@ -192,8 +194,8 @@ func (s *Server) serveOperators(id *identity, reach reach, workloads *shared.Run
 		Derived: deriver.Name(), Store: s.store, Records: s.store.Records(), Addresses: reach.addresses,
 		Notes: reach.notes, OtherAddresses: workloads.Advertised}
 	if id != nil {
-		s.api.Manager, s.api.Ledger, s.api.TrustDomain = id.manager, id.ledger, id.domain
-		s.api.Group, s.api.Revoked, s.api.Workloads = id.group, id.revoked, id.ledger.Workloads
+		s.api.Manager, s.api.Ledger = id.manager, id.ledger
+		s.api.Revoked, s.api.Workloads = id.revoked, id.ledger.Workloads
 		health := newAuthorityHealth(s.api, id.jwt)
 		s.report(health.problems)
 		s.run("certificate authority health", health.run)

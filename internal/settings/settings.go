@@ -53,6 +53,8 @@ type Config struct {
 	Attestors Attestors `yaml:"attestors"`
 	// Webhook is validation over HTTPS.
 	Webhook Webhook `yaml:"webhook"`
+	// Merge configures services that several sources have.
+	Merge Merge `yaml:"merge"`
 	// MCP selects the other control planes that may read the configuration.
 	MCP MCP `yaml:"mcp"`
 	// Fetch limits from where keys of issuers are fetched.
@@ -71,6 +73,18 @@ type Config struct {
 
 	places *strictyaml.Places // where settings were read
 }
+
+// Merge configures services that several sources have.
+type Merge struct {
+	// Endpoints is unite (those of all sources) or shadow (those of the first source that has any).
+	// Default unite.
+	Endpoints string `yaml:"endpoints"`
+}
+
+const unite, shadow = "unite", "shadow"
+
+// Shadows reports whether only the endpoints of the first source that has any are used.
+func (m Merge) Shadows() bool { return m.Endpoints == shadow }
 
 type XDS struct {
 	// Address serves xDS and the certificate authority with TLS. Default :15012; empty, as in
@@ -116,6 +130,7 @@ func Default() Config {
 		Store:      defaultStore(),
 		SourceList: DefaultSources(defaultFiles),
 		Domain:     "cluster.local",
+		Merge:      Merge{Endpoints: unite},
 		XDS:        XDS{Address: ":15012"},
 		Metrics:    Metrics{Address: "127.0.0.1:15014"},
 		Admin:      Admin{Socket: "/run/ashore/admin.sock"},
@@ -218,6 +233,7 @@ func (s *Config) check() error {
 			"a URL such as http://127.0.0.1:9090"},
 		{"log.level", level != hclog.NoLevel && level != hclog.Off, "trace, debug, info, warn or error"},
 		{"log.format", s.Log.Format == "text" || s.Log.Format == "json", "text or json"},
+		{"merge.endpoints", s.Merge.Endpoints == unite || s.Merge.Endpoints == shadow, "unite or shadow"},
 		{"ca.validity", s.CA.Validity >= time.Minute, "1m or more, such as 24h"},
 		{"webhook.address", s.Webhook.Address == "" || s.Secure(), "none without xds.address, whose certificate it shows"},
 		{"attestors.jwt", len(s.Attestors.JWT) == 0 || s.Secure(), "none without xds.address, where tokens are shown"},

@@ -94,6 +94,7 @@ func TestWrongSettings(t *testing.T) {
 		{"a store in Consul nowhere", address + "store:\n  kind: consul\n  address: consul:8500\n", `ashored.yaml:4: store.address: "consul:8500": want http://HOST:PORT`},
 		{"a store below nothing", address + "store:\n  kind: consul\n  prefix: a//b\n", `ashored.yaml:4: store.prefix: "a//b": want letters`},
 		{"a store by half of TLS", address + "store:\n  kind: consul\n  address: https://consul\n  tls: {certFile: /x}\n", "store.tls: certFile and keyFile belong together"},
+		{"merging endpoints", address + "merge: {endpoints: hide}\n", `ashored.yaml:2: merge.endpoints: want unite or shadow`},
 		{"a server without address", address + "sources:\n- kind: mcp\n", `ashored.yaml:3: sources[0].address: want host:port`},
 		{"a server in the open and by TLS", address + "sources:\n- kind: mcp\n  address: a:1\n  plaintext: true\n  caFile: /x\n", `ashored.yaml:5: sources[0].plaintext: cannot be combined`},
 		{"no list of sources", address + "sources: {kind: files}\n", "ashored.yaml:2: sources: want a list"},
