@@ -77,7 +77,10 @@ type Node struct {
 	// Probe is the ReadinessProbe of the WorkloadGroup that the workload registered with, in
 	// protobuf encoding. It is an empty text if the group has none, and zero if the workload did
 	// not register with a group.
-	Probe        unique.Handle[string]
+	Probe unique.Handle[string]
+	// ProxyConfig is the part of Istio's ProxyConfig that annotations of this WorkloadGroup set, in
+	// protobuf encoding; zero if there is no group.
+	ProxyConfig  unique.Handle[string]
 	Capabilities Capabilities
 }
 
@@ -119,8 +122,8 @@ type Facets struct {
 	// Identity means that the proxy has a certificate of the mesh. Without one it cannot use mutual
 	// TLS.
 	Identity bool
-	// Probe is Node.Probe.
-	Probe unique.Handle[string]
+	// Probe and ProxyConfig are those of Node.
+	Probe, ProxyConfig unique.Handle[string]
 	// PeerAuthentication, RequestAuthentication and AuthorizationPolicy list the objects of these
 	// kinds in the proxy's and in the root namespace that select the proxy, sorted by CompareAge.
 	PeerAuthentication    *intern.List[*config.Object]

@@ -45,7 +45,7 @@ func (c *cache) put(r *ads.Reply, s *subscription) {
 		t = &cachedType{Resources: map[string]cached{}}
 		c.types[r.TypeURL] = t
 	}
-	s.newEnvoy, t.All = false, s.all
+	t.All = s.all
 	for _, it := range r.Items {
 		if s.wants(it.Name) {
 			t.Resources[it.Name] = cached{it.Version, bytes.Clone(it.Raw)} // do not keep the whole response in memory

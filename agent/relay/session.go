@@ -149,6 +149,7 @@ func (s *session) subscribe(r *ads.Request) (sub *subscription, first bool) {
 		if s.up != nil && s.newest() {
 			s.relay.cache.put(answered, sub)
 		}
+		sub.newEnvoy = false
 	}
 	return sub, first
 }
