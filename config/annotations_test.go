@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // One of Ashore's annotations without effect is a warning. It does not break its object.
@@ -78,9 +76,8 @@ func TestGroupAnnotations(t *testing.T) {
 			t.Errorf("%s: problem %q, want %q", name, problem, tc.problem)
 		}
 		for _, o := range r.Objects {
-			c := GroupProxyConfig(o)
-			got := c.ProxyMetadata[resource.ApplicationMetrics]
-			if m := c.ProxyStatsMatcher; m != nil {
+			m, got := GroupMetrics(o)
+			if m != nil {
 				got += fmt.Sprint(m.InclusionPrefixes, m.InclusionRegexps)
 			}
 			if got != tc.want {

@@ -9,8 +9,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	mesh "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
-
-	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // Istio's annotations of a WorkloadGroup. They are in its metadata or in those of its workloads,
@@ -22,23 +20,22 @@ const (
 	proxyConfigAnnotation = "proxy.istio.io/config"
 )
 
-// GroupProxyConfig returns what the annotations of a valid WorkloadGroup say to its agents: which
-// further statistics Envoy keeps, and where the application serves its metrics.
+// GroupMetrics returns what the annotations of a valid WorkloadGroup say to its agents: which further
+// statistics Envoy keeps, nil if none, and where the application serves its metrics: port and path,
+// "9100/metrics", empty if nowhere.
 // Source: istio.io, "Prometheus: option 1, metrics merging", and ProxyConfig.
-func GroupProxyConfig(group *Object) *mesh.ProxyConfig {
+func GroupMetrics(group *Object) (stats *mesh.ProxyConfig_ProxyStatsMatcher, application string) {
 	all := maps.Clone(group.Annotations)
 	if all == nil {
 		all = map[string]string{}
 	}
 	maps.Copy(all, group.Spec.(*networking.WorkloadGroup).GetMetadata().GetAnnotations())
 	config, _ := decodeProxyConfig("", all[proxyConfigAnnotation])
-	out := &mesh.ProxyConfig{ProxyStatsMatcher: config.ProxyStatsMatcher}
 	scrape, err := strconv.ParseBool(cmp.Or(all[scrapeAnnotation], strconv.FormatBool(all[portAnnotation] != "")))
 	if err == nil && scrape {
-		at := cmp.Or(all[portAnnotation], "80") + cmp.Or(all[pathAnnotation], "/metrics")
-		out.ProxyMetadata = map[string]string{resource.ApplicationMetrics: at}
+		application = cmp.Or(all[portAnnotation], "80") + cmp.Or(all[pathAnnotation], "/metrics")
 	}
-	return out
+	return config.ProxyStatsMatcher, application
 }
 
 // checkStatName is the rule for a part of the name of a statistic.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unique"
 
+	meshconfig "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -55,6 +56,11 @@ func (ns *nodes) labelled(n push.Node, group *config.Object) push.Node {
 		probe = resource.Encode(spec.Probe)
 	}
 	n.Probe = unique.Make(string(probe))
-	n.ProxyConfig = unique.Make(string(resource.Encode(config.GroupProxyConfig(group))))
+	stats, application := config.GroupMetrics(group)
+	c := &meshconfig.ProxyConfig{ProxyStatsMatcher: stats}
+	if application != "" {
+		c.ProxyMetadata = map[string]string{resource.ApplicationMetrics: application}
+	}
+	n.ProxyConfig = unique.Make(string(resource.Encode(c)))
 	return n
 }
