@@ -58,18 +58,27 @@ func mesh(t testing.TB) *Table {
 	})
 }
 
-// start runs a server that forwards as a resolv.conf says.
-func start(t *testing.T, resolvConf string) *Server {
+// start runs a server that forwards to servers, or as resolv.conf says if there are none.
+func start(t *testing.T, resolvConf string, servers ...string) *Server {
+	t.Helper()
+	return run(t, listen(t, resolvConf, servers...))
+}
+
+func listen(t *testing.T, resolvConf string, servers ...string) *Server {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "resolv.conf")
 	if err := os.WriteFile(path, []byte(resolvConf), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Listen(t.Context(), Config{ResolvConf: path, Resolved: path + ".resolved", Log: testlog.New(t),
+	s, err := Listen(t.Context(), Config{ResolvConf: path, Resolved: path + ".resolved", Servers: servers, Log: testlog.New(t),
 		Addresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+func run(t *testing.T, s *Server) *Server {
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -104,13 +113,6 @@ func upstream(t *testing.T, handler dns.HandlerFunc) string {
 		}
 	})
 	return l.Addr().String()
-}
-
-// forwardTo makes a running server forward to these.
-func (s *Server) forwardTo(servers ...string) {
-	s.resolvers.mu.Lock()
-	defer s.resolvers.mu.Unlock()
-	s.resolvers.servers, s.resolvers.read = servers, time.Time{}
 }
 
 // example answers A queries below example.com, and says that no other name exists.
@@ -167,8 +169,7 @@ func text(r *dns.Msg) string {
 
 func TestAnswers(t *testing.T) {
 	t.Parallel()
-	s := start(t, "")
-	s.forwardTo(upstream(t, example))
+	s := start(t, "", upstream(t, example))
 	s.SetTable(mesh(t))
 	tests := []struct {
 		what, name string
@@ -203,8 +204,7 @@ func TestAnswers(t *testing.T) {
 // Without a table queries are forwarded; a new table counts from the next query on.
 func TestTables(t *testing.T) {
 	t.Parallel()
-	s := start(t, "")
-	s.forwardTo(upstream(t, example))
+	s := start(t, "", upstream(t, example))
 	ask := func(want string) {
 		t.Helper()
 		if got := text(s.ask(t, "udp", "a.example.com.", dns.TypeA, nil)); got != want {
@@ -224,8 +224,7 @@ func TestTables(t *testing.T) {
 // What does not fit a packet of UDP is marked as truncated, and whole over TCP and with EDNS.
 func TestTruncation(t *testing.T) {
 	t.Parallel()
-	s := start(t, "")
-	s.forwardTo(upstream(t, example))
+	s := start(t, "", upstream(t, example))
 	s.SetTable(mesh(t))
 	edns := func(q *dns.Msg) { q.SetEdns0(4096, false) }
 	for _, tt := range []struct {
@@ -277,8 +276,7 @@ func TestForward(t *testing.T) {
 	} {
 		t.Run(tt.what, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, "")
-			s.forwardTo(tt.servers...)
+			s := start(t, "", tt.servers...)
 			if got := text(s.ask(t, "udp", "a.example.com.", dns.TypeA, nil)); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
@@ -292,7 +290,7 @@ func TestForward(t *testing.T) {
 // A server that does not answer takes no more than the bound of queries, and none of the mesh's.
 func TestConcurrency(t *testing.T) {
 	t.Parallel()
-	s := start(t, "")
+	s := listen(t, "", "192.0.2.1:53")
 	s.SetTable(mesh(t))
 	asked, release := make(chan struct{}), make(chan struct{})
 	s.exchange = func(_ context.Context, _, _ string, q *dns.Msg) (*dns.Msg, error) {
@@ -300,7 +298,7 @@ func TestConcurrency(t *testing.T) {
 		<-release
 		return new(dns.Msg).SetReply(q), nil
 	}
-	s.forwardTo("192.0.2.1:53")
+	run(t, s)
 	query := new(dns.Msg).SetQuestion("a.example.com.", dns.TypeA)
 	answers := make(chan *dns.Msg)
 	for range maxForwards {

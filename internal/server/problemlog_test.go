@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,13 +30,17 @@ func TestProblemLog(t *testing.T) {
 	moved := typo
 	moved.Line++
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // guards now, fails and text
 		var now []feed.Problem
 		var fails error
-		var logged []string
 		var text bytes.Buffer
-		log := hclog.New(&hclog.LoggerOptions{Output: &text, JSONFormat: true})
-		l := &problemLog{sources: func() ([]feed.Problem, error) { return now, fails },
-			analyzed: func() []feed.Problem { return nil }, log: log}
+		log := hclog.New(&hclog.LoggerOptions{Output: &text, Mutex: &mu, JSONFormat: true})
+		sources := func() ([]feed.Problem, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return now, fails
+		}
+		l := &problemLog{sources: sources, analyzed: func() []feed.Problem { return nil }, log: log}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- l.run(ctx) }()
@@ -60,10 +65,14 @@ func TestProblemLog(t *testing.T) {
 				[]string{"+ dc1 removed", "- dc1 a: a retained", "- dc1 b: b retained"}},
 			{"they are back", nil, nil, []string{"- dc1 removed"}},
 		} {
-			now, fails, logged = step.now, step.err, nil
+			mu.Lock()
+			now, fails = step.now, step.err
 			text.Reset()
+			mu.Unlock()
 			time.Sleep(3 * problemLogGap)
 			synctest.Wait()
+			mu.Lock()
+			var logged []string
 			for lines := json.NewDecoder(&text); lines.More(); {
 				var line map[string]string
 				if err := lines.Decode(&line); err != nil {
@@ -72,6 +81,7 @@ func TestProblemLog(t *testing.T) {
 				sign := map[bool]string{true: "- ", false: "+ "}[strings.HasSuffix(line["@message"], "is over")]
 				logged = append(logged, sign+line["source"]+" "+line["problem"])
 			}
+			mu.Unlock()
 			if d := cmp.Diff(step.want, logged); d != "" {
 				t.Errorf("%s (-want +got):\n%s", step.name, d)
 			}
