@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/ashore-mesh/ashore/agent/intercept"
+	"github.com/ashore-mesh/ashore/internal/peername"
 )
 
 // apiVersion is the release of Istio's API that the agent speaks; node metadata ISTIO_VERSION.
@@ -47,15 +48,8 @@ func node(s *Settings, stream string) (*corev3.Node, error) {
 	return n, nil
 }
 
-// serviceName is the workload's name in logs of other workloads: its app label, else its name.
-func serviceName(w *Workload) string {
-	for _, label := range []string{"service.istio.io/canonical-name", "app.kubernetes.io/name", "app"} {
-		if v := w.Labels[label]; v != "" {
-			return v
-		}
-	}
-	return w.Name
-}
+// serviceName is the workload's name in logs of other workloads: its canonical service.
+func serviceName(w *Workload) string { return peername.Of(w.Labels, w.Name, "").Service }
 
 func nodeMetadata(s *Settings, stream string) map[string]any {
 	w := &s.Workload

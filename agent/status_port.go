@@ -8,9 +8,11 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 
 	"github.com/ashore-mesh/ashore/agent/envoy"
 	"github.com/ashore-mesh/ashore/agent/metrics"
+	"github.com/ashore-mesh/ashore/internal/peername"
 )
 
 // serveStatus serves the status port until ctx ends.
@@ -86,26 +88,17 @@ func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// workload returns what metrics say of this workload. Source: Istio for the labels.
+// workload returns what metrics say of this workload: what its certificate says, so that both ends of
+// a connection have the same labels. A certificate without names leaves its settings.
 func (a *Agent) workload() metrics.Workload {
 	w := &a.settings.Workload
-	labels := func(names ...string) string {
-		for _, name := range names {
-			if v := w.Labels[name]; v != "" {
-				return v
-			}
-		}
-		return ""
-	}
-	out := metrics.Workload{
-		Name:      cmp.Or(labels("service.istio.io/workload-name"), w.Group, w.Name),
-		Namespace: w.Namespace,
-		Service:   serviceName(w),
-		Revision: cmp.Or(labels("service.istio.io/canonical-revision", "app.kubernetes.io/version", "version"),
-			metrics.DefaultRevision),
-	}
+	out := metrics.Workload{Name: peername.Of(w.Labels, cmp.Or(w.Group, w.Name), ""), Namespace: w.Namespace}
 	if a.certs != nil {
-		out.Principal = a.certs.Identity().ID.String()
+		id := a.certs.Identity()
+		out.Principal = id.ID.String()
+		if n, ok := peername.Parse(strings.Join(id.Leaf().DNSNames, ",")); ok {
+			out.Name = n
+		}
 	}
 	return out
 }

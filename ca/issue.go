@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/spiffe"
@@ -33,6 +34,9 @@ type Grant struct {
 	// Workload is the "namespace/name" that distinguishes workloads of one identity, as WorkloadName
 	// returns it. It may be empty.
 	Workload string
+	// PeerName is the DNS name by which metrics know the workload, of package peername; it is no
+	// identity. It may be empty.
+	PeerName string
 	// Key is the workload's public key.
 	Key crypto.PublicKey
 	// Validity is how long the certificate lives. Zero means 24h.
@@ -49,6 +53,9 @@ func Issue(s *Signer, g Grant, now time.Time) (*x509.Certificate, error) {
 			return nil, fmt.Errorf("%w: name the workload %q: %w", ErrSigner, g.Workload, err)
 		}
 		t.ExtraExtensions = []pkix.Extension{{Id: workloadExtension(), Value: name}}
+	}
+	if g.PeerName != "" && !s.constrainsDNS() {
+		t.DNSNames = []string{g.PeerName}
 	}
 	if !t.NotAfter.After(now) {
 		return nil, fmt.Errorf("%w: the certificate of the authority expired at %s", ErrSigner,
@@ -101,7 +108,8 @@ func (s *Signer) check(leaf, meant *x509.Certificate, g Grant) error {
 		return err
 	case id != g.ID:
 		return fmt.Errorf("it names %s", id)
-	case len(leaf.DNSNames)+len(leaf.EmailAddresses)+len(leaf.IPAddresses) > 0, len(leaf.Subject.ToRDNSequence()) > 0:
+	case !slices.Equal(leaf.DNSNames, meant.DNSNames), len(leaf.EmailAddresses)+len(leaf.IPAddresses) > 0,
+		len(leaf.Subject.ToRDNSequence()) > 0:
 		return errors.New("it has other names")
 	case extensionName(leaf) != g.Workload:
 		return fmt.Errorf("it names workload %q", extensionName(leaf))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/peername"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
@@ -49,7 +50,8 @@ func NewPeerVerifier(bundle func() *Bundle, ledger *Ledger) *PeerVerifier {
 }
 
 // Verify identifies the client of a TLS connection by its chain, leaf first. A certificate of a
-// workload has exactly one name, its identity: no certificate of a server or an authority is one.
+// workload has its identity, maybe a name for metrics, and no other name: no certificate of a server
+// or an authority is one.
 // Errors: *Refusal.
 func (v *PeerVerifier) Verify(chain []*x509.Certificate, now time.Time) (Peer, error) {
 	if len(chain) == 0 {
@@ -71,7 +73,7 @@ func (v *PeerVerifier) named(leaf *x509.Certificate) (Peer, error) {
 	id, err := spiffe.Of(leaf)
 	switch {
 	case err != nil:
-	case len(leaf.DNSNames)+len(leaf.IPAddresses)+len(leaf.EmailAddresses) > 0:
+	case len(leaf.DNSNames) > 0 && peerName(leaf) == "" || len(leaf.IPAddresses)+len(leaf.EmailAddresses) > 0:
 		err = fmt.Errorf("the certificate of %s has other names too: %v %v", id, leaf.DNSNames, leaf.IPAddresses)
 	case leaf.IsCA:
 		err = fmt.Errorf("the certificate of %s is that of an authority", id)
@@ -83,6 +85,17 @@ func (v *PeerVerifier) named(leaf *x509.Certificate) (Peer, error) {
 		return Peer{}, refusal(byCertificate, "trust domain", "%s is in none of the trust domains of this mesh: %s", id, strings.Join(domains, ", "))
 	}
 	return Peer{ID: id, Leaf: leaf, Fingerprint: Fingerprint(leaf)}, nil
+}
+
+// peerName returns the DNS name of a certificate if it is the only one, and one of package peername;
+// else it is empty.
+func peerName(leaf *x509.Certificate) string {
+	if len(leaf.DNSNames) == 1 {
+		if _, ok := peername.Parse(leaf.DNSNames[0]); ok {
+			return leaf.DNSNames[0]
+		}
+	}
+	return ""
 }
 
 // trusted returns why a chain does not lead to a trusted root. Errors: *Refusal.

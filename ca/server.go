@@ -31,6 +31,9 @@ type ServerConfig struct {
 	// Validity is how long certificates live, whatever a request asks for. Zero means 24h.
 	Validity time.Duration
 	Ledger   *Ledger
+	// PeerName returns the DNS name by which metrics know the workloads of a group, of package peername;
+	// empty: the group is not known now. Nil: certificates have none.
+	PeerName func(group string) string
 	// Peers verifies the certificates of workloads that renew. Nil: no certificate is accepted.
 	Peers *PeerVerifier
 	// JWT verifies the tokens of issuers. Nil: none is accepted.
@@ -204,7 +207,8 @@ func (s *Server) answer(ctx context.Context, c Call, p *Proof, raw []byte) ([]st
 		return nil, fmt.Errorf("%w: this replica signs below the root %s, which is not trusted any more", ErrSigner,
 			signer.root)
 	}
-	leaf, err := Issue(signer, Grant{ID: p.ID, Workload: workload, Key: ask.Key, Validity: s.config.Validity}, c.Now)
+	leaf, err := Issue(signer, Grant{ID: p.ID, Workload: workload, PeerName: s.peerName(p), Key: ask.Key,
+		Validity: s.config.Validity}, c.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -218,4 +222,17 @@ func (s *Server) answer(ctx context.Context, c Call, p *Proof, raw []byte) ([]st
 		chain = append(chain, string(EncodeCertificates(c)))
 	}
 	return append(chain, bundle.text), nil
+}
+
+// peerName returns the name by which metrics know the workload of a caller: by its group, or where
+// that is not known, as in the certificate with which it renews.
+func (s *Server) peerName(p *Proof) string {
+	name := ""
+	if s.config.PeerName != nil && p.Group != "" {
+		name = s.config.PeerName(p.Group)
+	}
+	if name == "" && p.Leaf != nil {
+		name = peerName(p.Leaf)
+	}
+	return name
 }

@@ -47,6 +47,13 @@ func NewSigner(cert *x509.Certificate, key crypto.Signer, chain []*x509.Certific
 	return s, nil
 }
 
+// constrainsDNS reports whether an authority of the chain limits DNS names of certificates below it.
+func (s *Signer) constrainsDNS() bool {
+	return slices.ContainsFunc(append(slices.Clone(s.Intermediates), s.Root), func(c *x509.Certificate) bool {
+		return len(c.PermittedDNSDomains)+len(c.ExcludedDNSDomains) > 0
+	})
+}
+
 // checkAuthority returns why a certificate is not that of an authority.
 func checkAuthority(c *x509.Certificate) error {
 	switch {

@@ -4,30 +4,30 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
+	"github.com/ashore-mesh/ashore/internal/peername"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
 // Workload is what labels say of one side of a connection. An empty field is unknown.
 type Workload struct {
-	Name, Namespace string
-	// Service and Revision are the canonical service and its revision.
-	Service, Revision string
-	// Cluster is the cluster ID of its mesh.
-	Cluster string
+	peername.Name
+	Namespace string
 	// Principal is its identity, a SPIFFE ID.
 	Principal string
 }
 
-// DefaultRevision is the canonical revision of a workload whose labels have none. Source: Istio.
-const DefaultRevision = "latest"
-
 // unknown is the value of labels that are not known. Source: Istio.
 const unknown = "unknown"
 
-// istioLabels returns Istio's labels, in Istio's order, as text of an exposition. raw are the labels
-// of Envoy, see package xds/gen/telemetry.
+// label is a label of an exposition.
+type label struct{ name, value string }
+
+// istioLabels returns Istio's labels as text of an exposition. raw are the labels of Envoy, see
+// package xds/gen/telemetry.
 func istioLabels(raw map[string]string, own Workload) string {
 	peer := peerOf(raw)
 	if peer.Principal == "" {
@@ -40,41 +40,53 @@ func istioLabels(raw map[string]string, own Workload) string {
 			policy = "mutual_tls"
 		}
 	}
-	var b strings.Builder
-	add := func(name, value string) {
-		if b.Len() > 0 {
-			b.WriteByte(',')
-		}
-		fmt.Fprintf(&b, `%s="%s"`, name, escape.Replace(value))
+	labels := slices.Concat([]label{{"reporter", raw["reporter"]}}, source.labels("source_"),
+		destination.labels("destination_"), serviceLabels(raw["services"]), []label{{"connection_security_policy", policy}})
+	labels = withOthers(labels, raw)
+	text := make([]string, len(labels))
+	for i, l := range labels {
+		text[i] = fmt.Sprintf(`%s="%s"`, l.name, escape.Replace(l.value))
 	}
-	add("reporter", raw["reporter"])
-	side := func(name string, w Workload) {
-		for _, l := range [...]struct{ name, value string }{{"workload", w.Name}, {"canonical_service", w.Service},
-			{"canonical_revision", w.Revision}, {"workload_namespace", w.Namespace}, {"principal", w.Principal},
-			{"app", w.Service}, {"version", w.Revision}, {"cluster", w.Cluster}} {
-			add(name+"_"+l.name, cmp.Or(l.value, unknown))
+	return strings.Join(text, ",")
+}
+
+// removedTags is a label of Envoy with the names of labels that an operator removed, with commas.
+const removedTags = "removed_tags"
+
+// withOthers adds those of Envoy's labels that stay as they are, such as response_code, or that an
+// operator configured, in the order of their names. They replace Istio's of the same name. Then it
+// removes what the operator removed.
+func withOthers(labels []label, raw map[string]string) []label {
+	for _, name := range slices.Sorted(maps.Keys(raw)) {
+		i := slices.IndexFunc(labels, func(l label) bool { return l.name == name })
+		switch {
+		case slices.Contains([]string{"services", "peer_principal", "peer_workload", removedTags}, name):
+		case i >= 0:
+			labels[i].value = raw[name]
+		default:
+			labels = append(labels, label{name, raw[name]})
 		}
 	}
-	side("source", source)
-	side("destination", destination)
-	host, service, namespace := serviceOf(raw["services"])
-	add("destination_service", host)
-	add("destination_service_name", service)
-	add("destination_service_namespace", namespace)
-	for _, name := range []string{"request_protocol", "response_code", "grpc_response_status", "response_flags"} {
-		if value, ok := raw[name]; ok {
-			add(name, value)
-		}
+	removed := strings.Split(raw[removedTags], ",")
+	return slices.DeleteFunc(labels, func(l label) bool { return slices.Contains(removed, l.name) })
+}
+
+// labels are those of one side of a connection.
+func (w Workload) labels(side string) []label {
+	out := []label{{"workload", w.Name.Workload}, {"canonical_service", w.Service}, {"canonical_revision", w.Revision},
+		{"workload_namespace", w.Namespace}, {"principal", w.Principal}, {"app", w.Service}, {"version", w.Revision},
+		{"cluster", w.Cluster}}
+	for i := range out {
+		out[i] = label{side + out[i].name, cmp.Or(out[i].value, unknown)}
 	}
-	add("connection_security_policy", policy)
-	return b.String()
+	return out
 }
 
 // escape writes the value of a label.
 var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// peerOf returns the other side of a connection: what its endpoint's metadata says, or else its
-// identity alone.
+// peerOf returns the other side of a connection: what its endpoint's metadata or its certificate
+// says, or else its identity alone.
 func peerOf(raw map[string]string) Workload {
 	w := Workload{Principal: raw["peer_principal"]}
 	if id, err := spiffe.Parse(w.Principal); err == nil {
@@ -82,20 +94,26 @@ func peerOf(raw map[string]string) Workload {
 	} else {
 		w.Principal = ""
 	}
-	parts := strings.Split(raw["peer_workload"], ";")
-	if len(parts) == 5 {
-		w.Name, w.Namespace, w.Service, w.Cluster = parts[0], parts[1], parts[2], parts[4]
-		w.Revision = cmp.Or(parts[3], DefaultRevision)
+	if raw["reporter"] == "destination" {
+		w.Name, _ = peername.Parse(raw["peer_workload"])
+		return w
+	}
+	if p := strings.Split(raw["peer_workload"], ";"); len(p) == 5 {
+		w.Namespace = p[1]
+		w.Name = peername.Name{Workload: p[0], Service: p[2], Revision: cmp.Or(p[3], peername.DefaultRevision), Cluster: p[4]}
 	}
 	return w
 }
 
-// serviceOf returns the labels of the first service of a cluster. services is JSON, the metadata
+// serviceLabels are those of the first service of a cluster. services is JSON, the metadata
 // "services" of the cluster; empty for a cluster without.
-func serviceOf(services string) (host, name, namespace string) {
-	var all []struct{ Host, Name, Namespace string }
+func serviceLabels(services string) []label {
+	type service struct{ Host, Name, Namespace string }
+	var all []service
 	if json.Unmarshal([]byte(services), &all) != nil || len(all) == 0 {
-		return unknown, unknown, unknown
+		all = []service{{}}
 	}
-	return all[0].Host, all[0].Name, cmp.Or(all[0].Namespace, unknown)
+	return []label{{"destination_service", cmp.Or(all[0].Host, unknown)},
+		{"destination_service_name", cmp.Or(all[0].Name, unknown)},
+		{"destination_service_namespace", cmp.Or(all[0].Namespace, unknown)}}
 }

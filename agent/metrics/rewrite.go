@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 )
 
@@ -15,41 +16,111 @@ const envoyPrefix = "envoy_istio_"
 const maxLine = 1 << 20
 
 // Rewrite copies an exposition of Envoy in Prometheus' text format. Metrics of requests and
-// connections get Istio's names, and Istio's labels for a proxy of workload own; all others stay as
-// they are.
+// connections get Istio's names, and Istio's labels for a proxy of workload own; series that become
+// equal are added up. All others stay as they are.
 func Rewrite(w io.Writer, r io.Reader, own Workload) error {
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, maxLine)
 	out := bufio.NewWriter(w)
-	var last, labels string // the lines of a histogram have the same labels
+	f := family{own: own}
 	for in.Scan() {
 		line := in.Bytes()
+		if f.add(line) {
+			continue
+		}
+		f.flush(out)
 		if comment, ok := bytes.CutPrefix(line, []byte("# TYPE "+envoyPrefix)); ok {
-			fmt.Fprintf(out, "# TYPE istio_%s\n", comment)
-			continue
+			line = fmt.Appendf(nil, "# TYPE istio_%s", comment)
 		}
-		name, rest, ok := bytes.Cut(line, []byte("{"))
-		metric, ours := bytes.CutPrefix(name, []byte(envoyPrefix))
-		end := bytes.LastIndexByte(rest, '}')
-		if !ok || !ours || end < 0 {
-			out.Write(line)
-			out.WriteByte('\n')
-			continue
-		}
-		text, le, isBucket := strings.Cut(string(rest[:end]), `,le="`)
-		if text != last {
-			last, labels = text, istioLabels(parseLabels(text), own)
-		}
-		fmt.Fprintf(out, "istio_%s{%s", metric, labels)
-		if isBucket {
-			fmt.Fprintf(out, `,le="%s`, le)
-		}
-		fmt.Fprintf(out, "}%s\n", rest[end+1:])
+		out.Write(line)
+		out.WriteByte('\n')
 	}
+	f.flush(out)
 	if err := in.Err(); err != nil {
 		return fmt.Errorf("metrics of Envoy: %w", err)
 	}
 	return out.Flush()
+}
+
+// family collects the series of one metric.
+type family struct {
+	own      Workload
+	series   []*series
+	byLabels map[string]*series
+	// raw are Envoy's labels of the latest line, and latest is their series: the lines of a histogram
+	// follow each other.
+	raw    string
+	latest *series
+}
+
+// series has Istio's labels.
+type series struct {
+	labels  string
+	samples []sample
+}
+
+// sample is a line of a series. bound is that of a histogram's bucket, else empty.
+type sample struct {
+	name, bound string
+	value       float64
+}
+
+// add adds a line, unless it is not one of requests or connections.
+func (f *family) add(line []byte) bool {
+	metric, ours := bytes.CutPrefix(line, []byte(envoyPrefix))
+	name, rest, ok := bytes.Cut(metric, []byte("{"))
+	end := bytes.LastIndex(rest, []byte("} "))
+	if !ours || !ok || end < 0 {
+		return false
+	}
+	value, err := strconv.ParseFloat(string(rest[end+2:]), 64)
+	if err != nil {
+		return false
+	}
+	raw, bound, _ := strings.Cut(string(rest[:end]), `,le="`)
+	if raw != f.raw || f.latest == nil {
+		f.raw, f.latest = raw, f.at(istioLabels(parseLabels(raw), f.own))
+	}
+	f.latest.add(sample{string(name), strings.TrimSuffix(bound, `"`), value})
+	return true
+}
+
+// at returns the series with labels, a new one if there is none.
+func (f *family) at(labels string) *series {
+	s := f.byLabels[labels]
+	if s == nil {
+		if f.byLabels == nil {
+			f.byLabels = map[string]*series{}
+		}
+		s = &series{labels: labels}
+		f.byLabels[labels] = s
+		f.series = append(f.series, s)
+	}
+	return s
+}
+
+func (s *series) add(x sample) {
+	for i := range s.samples {
+		if have := &s.samples[i]; have.name == x.name && have.bound == x.bound {
+			have.value += x.value
+			return
+		}
+	}
+	s.samples = append(s.samples, x)
+}
+
+// flush writes the series and forgets them.
+func (f *family) flush(out *bufio.Writer) {
+	for _, s := range f.series {
+		for _, x := range s.samples {
+			fmt.Fprintf(out, "istio_%s{%s", x.name, s.labels)
+			if x.bound != "" {
+				fmt.Fprintf(out, `,le="%s"`, x.bound)
+			}
+			fmt.Fprintf(out, "} %s\n", strconv.FormatFloat(x.value, 'f', -1, 64))
+		}
+	}
+	*f = family{own: f.own}
 }
 
 // unescape is the reverse of how values of labels are written.

@@ -1,17 +1,21 @@
 package metrics
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/ashore-mesh/ashore/internal/peername"
 )
 
 func rewritten(t *testing.T, in string) string {
 	t.Helper()
-	own := Workload{Name: "client", Namespace: "shop", Service: "client-app", Revision: "v2",
+	own := Workload{Name: peername.Name{Workload: "client", Service: "client-app", Revision: "v2"}, Namespace: "shop",
 		Principal: "spiffe://cluster.local/ns/shop/sa/client"}
 	var out strings.Builder
 	if err := Rewrite(&out, strings.NewReader(in), own); err != nil {
@@ -20,45 +24,54 @@ func rewritten(t *testing.T, in string) string {
 	return out.String()
 }
 
-// The labels of both sides, of the service and of the request are Istio's, in Istio's order.
+// The labels of both sides, of the service and of the request are Istio's.
 func TestRewrite(t *testing.T) {
 	t.Parallel()
 	const services = `services="[{\"host\":\"web.shop.svc.cluster.local\",\"name\":\"web\",\"namespace\":\"shop\"}]"`
-	const client = `source_workload="client",source_canonical_service="client-app",source_canonical_revision="v2",` +
-		`source_workload_namespace="shop",source_principal="spiffe://cluster.local/ns/shop/sa/client",` +
-		`source_app="client-app",source_version="v2",source_cluster="unknown"`
 	const web = `destination_service="web.shop.svc.cluster.local",destination_service_name="web",` +
 		`destination_service_namespace="shop"`
-	const nobody = `workload="unknown",X_canonical_service="unknown",X_canonical_revision="unknown",` +
-		`X_workload_namespace="unknown",X_principal="unknown",X_app="unknown",X_version="unknown",X_cluster="unknown"`
-	unknown := func(side string) string { return side + "_" + strings.ReplaceAll(nobody, "X", side) }
+	const noService = `destination_service="unknown",destination_service_name="unknown",destination_service_namespace="unknown"`
+	const id = "spiffe://cluster.local/ns/shop/sa/"
+	side := func(side, workload, service, revision, namespace, principal, cluster string) string {
+		return strings.ReplaceAll(fmt.Sprintf(`S_workload=%q,S_canonical_service=%q,S_canonical_revision=%q,`+
+			`S_workload_namespace=%q,S_principal=%q,S_app=%q,S_version=%q,S_cluster=%q,`,
+			workload, service, revision, namespace, principal, service, revision, cluster), "S_", side+"_")
+	}
+	client := func(as, principal string) string {
+		return side(as, "client", "client-app", "v2", "shop", principal, "unknown")
+	}
 	for name, tc := range map[string]struct{ in, want string }{
 		"other metrics stay": {"# TYPE envoy_cluster_x counter\nenvoy_cluster_x{a=\"b\"} 1\n\nup 1\n",
 			"# TYPE envoy_cluster_x counter\nenvoy_cluster_x{a=\"b\"} 1\n\nup 1\n"},
 		"client": {"# TYPE envoy_istio_requests_total counter\n" +
-			`envoy_istio_requests_total{reporter="source",` + services + `,` +
-			`peer_principal="spiffe://cluster.local/ns/shop/sa/web",peer_workload="web-vm;shop;web;;c1",` +
-			`request_protocol="http",response_code="200",grpc_response_status="",response_flags="-"} 3`,
-			"# TYPE istio_requests_total counter\n" +
-				`istio_requests_total{reporter="source",` + client + `,destination_workload="web-vm",` +
-				`destination_canonical_service="web",destination_canonical_revision="latest",` +
-				`destination_workload_namespace="shop",destination_principal="spiffe://cluster.local/ns/shop/sa/web",` +
-				`destination_app="web",destination_version="latest",destination_cluster="c1",` + web + `,` +
-				`request_protocol="http",response_code="200",grpc_response_status="",response_flags="-",` +
-				`connection_security_policy="unknown"} 3` + "\n"},
+			`envoy_istio_requests_total{reporter="source",` + services + `,peer_principal="` + id + `web",` +
+			`peer_workload="web-vm;shop;web;;c1",` +
+			`request_protocol="http",response_code="200",grpc_response_status="",response_flags="-"} 3` + "\n\n# end",
+			"# TYPE istio_requests_total counter\n" + `istio_requests_total{reporter="source",` + client("source", id+"client") +
+				side("destination", "web-vm", "web", "latest", "shop", id+"web", "c1") + web +
+				`,connection_security_policy="unknown",grpc_response_status="",request_protocol="http",` +
+				`response_code="200",response_flags="-"} 3` + "\n\n# end\n"},
+		"server": {`envoy_istio_requests_total{reporter="destination",` + services + `,peer_principal="` + id + `batch",` +
+			`peer_workload="batch.corp,w--batch.a--jobs.v--1--2e2.c--c1.peer.ashore"} 1`,
+			`istio_requests_total{reporter="destination",` + side("source", "batch", "jobs", "1.2", "shop", id+"batch", "c1") +
+				client("destination", id+"client") + web + `,connection_security_policy="mutual_tls"} 1` + "\n"},
 		"server, foreign certificate": {`envoy_istio_tcp_sent_bytes_total{reporter="destination",` + services +
-			`,peer_principal="spiffe://other/ns/bank/sa/teller",request_protocol="tcp",response_flags="-"} 7`,
+			`,peer_principal="spiffe://other/ns/bank/sa/teller",peer_workload="teller.bank.example"} 7`,
 			`istio_tcp_sent_bytes_total{reporter="destination",` +
-				strings.NewReplacer(`source_workload_namespace="unknown"`, `source_workload_namespace="bank"`,
-					`source_principal="unknown"`, `source_principal="spiffe://other/ns/bank/sa/teller"`).
-					Replace(unknown("source")) + `,` + strings.ReplaceAll(client, "source_", "destination_") + `,` + web +
-				`,request_protocol="tcp",response_flags="-",connection_security_policy="mutual_tls"} 7` + "\n"},
-		"nothing is known, no mutual TLS": {`envoy_istio_requests_total{reporter="destination",services="",peer_principal="",` +
-			`request_protocol="http",response_code="404",response_flags="NR"} 1`,
-			`istio_requests_total{reporter="destination",` + unknown("source") + `,` + strings.ReplaceAll(
-				strings.ReplaceAll(client, "spiffe://cluster.local/ns/shop/sa/client", "unknown"), "source_", "destination_") +
-				`,destination_service="unknown",destination_service_name="unknown",destination_service_namespace="unknown",` +
-				`request_protocol="http",response_code="404",response_flags="NR",connection_security_policy="none"} 1` + "\n"},
+				side("source", "unknown", "unknown", "unknown", "bank", "spiffe://other/ns/bank/sa/teller", "unknown") +
+				client("destination", id+"client") + web + `,connection_security_policy="mutual_tls"} 7` + "\n"},
+		"nothing is known, no mutual TLS": {`envoy_istio_requests_total{reporter="destination",services="",peer_principal=""} 1`,
+			`istio_requests_total{reporter="destination",` +
+				side("source", "unknown", "unknown", "unknown", "unknown", "unknown", "unknown") + client("destination", "unknown") +
+				noService + `,connection_security_policy="none"} 1` + "\n"},
+		"passthrough": {`envoy_istio_tcp_sent_bytes_total{reporter="source",services="[{\"name\":\"PassthroughCluster\"}]"} 1`,
+			`istio_tcp_sent_bytes_total{reporter="source",` + client("source", "unknown") +
+				side("destination", "unknown", "unknown", "unknown", "unknown", "unknown", "unknown") +
+				strings.Replace(noService, `name="unknown"`, `name="PassthroughCluster"`, 1) +
+				`,connection_security_policy="unknown"} 1` + "\n"},
+		"labels removed, replaced and added": {`envoy_istio_requests_total{reporter="source",response_code="200",` +
+			`destination_version="x",path="/a",removed_tags="` + strings.Join(allBut("reporter", "destination_version"), ",") + `"} 1`,
+			`istio_requests_total{reporter="source",destination_version="x",path="/a"} 1` + "\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,6 +80,52 @@ func TestRewrite(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
+	}
+}
+
+// allBut returns the names of labels other than some.
+func allBut(kept ...string) []string {
+	var out []string
+	for _, side := range []string{"source", "destination"} {
+		for _, l := range (Workload{}).labels(side + "_") {
+			out = append(out, l.name)
+		}
+	}
+	for _, l := range serviceLabels("") {
+		out = append(out, l.name)
+	}
+	out = append(out, "connection_security_policy", "response_code")
+	return slices.DeleteFunc(out, func(name string) bool { return slices.Contains(kept, name) })
+}
+
+// Series that differ in removed labels alone are added up: counters, and histograms line by line.
+func TestRewriteSums(t *testing.T) {
+	t.Parallel()
+	removed := `removed_tags="` + strings.Join(allBut(), ",") + `"`
+	var in strings.Builder
+	for _, kind := range []string{"requests_total counter", "request_bytes histogram"} {
+		metric, _, _ := strings.Cut(kind, " ")
+		fmt.Fprintf(&in, "# TYPE envoy_istio_%s\n", kind)
+		for i, code := range []string{"200", "404"} {
+			labels := fmt.Sprintf(`reporter="source",response_code=%q,`, code) + removed
+			if metric == "requests_total" {
+				fmt.Fprintf(&in, "envoy_istio_%s{%s} %d\n", metric, labels, i+1)
+				continue
+			}
+			fmt.Fprintf(&in, "envoy_istio_%[1]s_bucket{%[2]s,le=\"0.5\"} %[3]d\nenvoy_istio_%[1]s_bucket{%[2]s,le=\"+Inf\"} %[4]d\n"+
+				"envoy_istio_%[1]s_sum{%[2]s} 1.25\nenvoy_istio_%[1]s_count{%[2]s} %[4]d\n", metric, labels, i, i+5)
+		}
+	}
+	const want = `# TYPE istio_requests_total counter
+istio_requests_total{reporter="source"} 3
+# TYPE istio_request_bytes histogram
+istio_request_bytes_bucket{reporter="source",le="0.5"} 1
+istio_request_bytes_bucket{reporter="source",le="+Inf"} 11
+istio_request_bytes_sum{reporter="source"} 2.5
+istio_request_bytes_count{reporter="source"} 11
+`
+	if d := cmp.Diff(want, rewritten(t, in.String())); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
 	}
 }
 

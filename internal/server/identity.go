@@ -18,9 +18,11 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/jwks"
+	"github.com/ashore-mesh/ashore/internal/peername"
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry/entry"
 	"github.com/ashore-mesh/ashore/registry/shared"
 	"github.com/ashore-mesh/ashore/xds"
 )
@@ -75,7 +77,7 @@ func (s *Server) newIdentity(ctx context.Context, reach reach, rt *shared.Runtim
 	id.jwt = ca.NewJWTAttestor(ca.JWTConfig{Issuers: cfg.Attestors.JWT, Ledger: id.ledger,
 		Fetcher: jwks.NewFetcher(cfg.FetchConfig), Log: log})
 	id.issuer = ca.NewServer(ca.ServerConfig{Signer: id.manager.Signer, Bundle: id.manager.Bundle,
-		Validity: cfg.CA.Validity, Ledger: id.ledger, Peers: id.peers, JWT: id.jwt,
+		Validity: cfg.CA.Validity, Ledger: id.ledger, PeerName: peerNames(s.published.Load), Peers: id.peers, JWT: id.jwt,
 		Replicas: id.manager, Audit: s.audit.Record, Log: log, Registerer: s.registry})
 	s.run("certificate authority", id.manager.Run)
 	s.run("ledger of workloads", id.ledger.Run)
@@ -157,15 +159,39 @@ func groups(latest func() *push.Context) func(context.Context, string) (namespac
 			return "", "", errors.New("configuration is not read yet: \"ashorectl sources\" says why. " +
 				"A source that cannot be read before this is made needs required: false")
 		}
-		namespace, name, _ := strings.Cut(group, "/")
-		o, found := c.Inputs().Objects.Get(config.Key{Kind: config.WorkloadGroup, Namespace: namespace, Name: name})
-		if !found {
-			return "", "", ca.ErrNoGroup
-		}
-		spec, ok := o.Spec.(*networking.WorkloadGroup)
-		if !ok {
+		o, spec := workloadGroup(c, group)
+		if o == nil {
 			return "", "", ca.ErrNoGroup
 		}
 		return o.Namespace, cmp.Or(spec.GetTemplate().GetServiceAccount(), "default"), nil
 	}
+}
+
+// peerNames names the workloads of groups for metrics, by the latest context.
+func peerNames(latest func() *push.Context) func(group string) string {
+	return func(group string) string {
+		c := latest()
+		if c == nil {
+			return ""
+		}
+		o, spec := workloadGroup(c, group)
+		if o == nil {
+			return ""
+		}
+		return peername.Of(entry.GroupLabels(spec, nil), o.Name, c.Inputs().Mesh.Cluster()).DNS()
+	}
+}
+
+// workloadGroup returns the WorkloadGroup "namespace/name"; nil if there is none.
+func workloadGroup(c *push.Context, group string) (*config.Object, *networking.WorkloadGroup) {
+	namespace, name, _ := strings.Cut(group, "/")
+	o, _ := c.Inputs().Objects.Get(config.Key{Kind: config.WorkloadGroup, Namespace: namespace, Name: name})
+	if o == nil {
+		return nil, nil
+	}
+	spec, ok := o.Spec.(*networking.WorkloadGroup)
+	if !ok {
+		return nil, nil
+	}
+	return o, spec
 }

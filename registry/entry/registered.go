@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/peername"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -100,9 +101,6 @@ func sameEndpoint(a, b *workload) bool {
 		a.ownLabels == b.ownLabels && (!a.ownLabels || a.group == b.group)
 }
 
-// workloadNameLabel is the workload's name in metrics. Source: Istio.
-const workloadNameLabel = "service.istio.io/workload-name"
-
 // registeredWorkload returns a registered workload with its WorkloadEntry. It returns nil if the
 // group has another service account than the workload.
 func registeredWorkload(r *registry.Registration, group *config.Object) *workload {
@@ -119,8 +117,8 @@ func registeredWorkload(r *registry.Registration, group *config.Object) *workloa
 	spec.Network = cmp.Or(r.Network, spec.Network)
 	spec.Labels = GroupLabels(g, r.Labels)
 	ownLabels := !selects(spec.Labels, GroupLabels(g, nil))
-	if spec.Labels[workloadNameLabel] == "" {
-		spec.Labels[workloadNameLabel] = group.Name
+	if spec.Labels[peername.WorkloadLabel] == "" {
+		spec.Labels[peername.WorkloadLabel] = group.Name
 	}
 	if r.Unintercepted && spec.Labels[registry.InterceptionLabel] == "" {
 		spec.Labels[registry.InterceptionLabel] = registry.InterceptionNone

@@ -218,9 +218,12 @@ func TestCapabilities(t *testing.T) {
 		extensions []string
 		want       push.Capabilities
 	}{
-		"does not tell":  {nil, envoy.GRPCStats},
+		"does not tell":  {nil, envoy.GRPCStats | envoy.Metrics},
 		"nothing of use": {[]string{"envoy.filters.http.router"}, 0},
-		"stock":          {[]string{"envoy.filters.http.grpc_stats", "envoy.cluster.dns", "envoy.filters.http.router"}, envoy.GRPCStats},
+		"1.38": {[]string{"envoy.filters.http.grpc_stats", "envoy.access_loggers.stats", "envoy.filters.http.router"},
+			envoy.GRPCStats},
+		"1.40": {[]string{"envoy.filters.http.grpc_stats", "envoy.access_loggers.stats", "envoy.filters.http.filter_chain"},
+			envoy.GRPCStats | envoy.Metrics},
 	} {
 		if got := g.Capabilities(c.extensions); got != c.want {
 			t.Errorf("%s: %b, want %b", name, got, c.want)

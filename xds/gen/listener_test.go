@@ -86,7 +86,7 @@ func testRouter(servers ...[]push.GatewayServer) *push.Scope {
 	var lists intern.Lists[push.GatewayServer]
 	sc := gentest.Scope()
 	sc.Type = push.Router
-	sc.Capabilities = envoy.GRPCStats
+	sc.Capabilities = envoy.GRPCStats | envoy.Metrics
 	sc.Gateways = lists.Of(slices.Concat(servers...))
 	return sc
 }
@@ -124,7 +124,7 @@ func richSidecar() *push.Scope {
 		gentest.Service("vip", 1, "10.0.0.9", "tls/443"),
 		gentest.Service("six", 1, "2001:2::1", "tcp/70"),
 	), routes...))
-	sc.Capabilities = envoy.GRPCStats
+	sc.Capabilities = envoy.GRPCStats | envoy.Metrics
 	sc.HTTPProxyPort = 15002
 	sc.Mesh.Config.AccessLogFile = "/dev/stdout"
 	sc.Mesh.Config.ProtocolDetectionTimeout = durationpb.New(100 * time.Millisecond)

@@ -53,8 +53,9 @@ func (b *rbacBuilder) identity(v string, wide bool) *rbacv3.Principal {
 		}
 		if strings.HasPrefix(name, "*") && !wide {
 			p = authenticated(envoy.RegexMatch(b.meshPrefix() + ".*"))
-			if name != "*" {
-				p = allPrincipals([]*rbacv3.Principal{p, authenticated(identityMatch(name))})
+			if name != "*" { // with the scheme, because Envoy also tries the DNS names of a certificate
+				end := authenticated(envoy.RegexMatch(identityScheme + ".*" + regexp.QuoteMeta(name[1:])))
+				p = allPrincipals([]*rbacv3.Principal{p, end})
 			}
 		}
 		out = append(out, p)

@@ -112,7 +112,7 @@ func (s clusterSpec) shape() clusterShape {
 func (s clusterSpec) assignment() endpoint.Assignment {
 	return endpoint.Assignment{
 		Service: s.service, Port: s.port, Subset: s.subset, Endpoints: s.endpoints, Order: s.order,
-		Mutual: s.mutual == destination.MutualAuto, Peers: s.peers, Inbound: s.inbound,
+		Cluster: s.mesh.Cluster(), Mutual: s.mutual == destination.MutualAuto, Peers: s.peers, Inbound: s.inbound,
 	}
 }
 

@@ -20,6 +20,7 @@ const passthroughIdle = 5 * time.Minute
 func (in clusterIn) fixed() []*envoy.Part {
 	blackHole := &clusterv3.Cluster{
 		Name:                 envoy.BlackHole,
+		Metadata:             envoy.NamedForMetrics(envoy.BlackHole),
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		ConnectTimeout:       in.mesh.Config.GetConnectTimeout(),
 	}
@@ -40,6 +41,7 @@ func (in clusterIn) fixed() []*envoy.Part {
 func (in clusterIn) passthrough(name string) *clusterv3.Cluster {
 	c := &clusterv3.Cluster{
 		Name:                 name,
+		Metadata:             envoy.NamedForMetrics(name),
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST},
 		ConnectTimeout:       in.mesh.Config.GetConnectTimeout(),
 		LbPolicy:             clusterv3.Cluster_CLUSTER_PROVIDED,

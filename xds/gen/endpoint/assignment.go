@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/ashore-mesh/ashore/internal/peername"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/gen/destination"
@@ -31,8 +32,10 @@ type Assignment struct {
 	Subset    *networking.Subset
 	Endpoints *registry.EndpointList
 	Order     destination.Order
-	Peers     *push.PeerPolicies
-	Inbound   *push.InboundListeners
+	// Cluster is the cluster ID of the mesh.
+	Cluster string
+	Peers   *push.PeerPolicies
+	Inbound *push.InboundListeners
 }
 
 // buildAssignment makes the load assignment of a spec; an empty one where there are no endpoints,
@@ -48,6 +51,8 @@ func buildAssignment(s Assignment) *resource.Resource {
 type Host struct {
 	*registry.Endpoint
 	port uint32
+	// cluster is the cluster ID of its mesh.
+	cluster string
 	// mutual says that it is spoken to by mutual TLS.
 	mutual bool
 	// priority is smaller for what is nearer to the client.
@@ -83,7 +88,7 @@ func (s Assignment) Hosts(usable func(*registry.Endpoint) bool) []Host {
 		if ep.Health != registry.Healthy || !usable(ep) || !selected(s.Subset, ep) {
 			continue
 		}
-		h := Host{Endpoint: ep, port: ep.Port(port)}
+		h := Host{Endpoint: ep, port: ep.Port(port), cluster: s.Cluster}
 		if h.port == 0 || h.port > math.MaxUint16 {
 			continue
 		}
@@ -292,19 +297,15 @@ func distribute(o *destination.Ordering, groups []hostGroup) []hostGroup {
 // workloadName tells telemetry which workload an endpoint is: "name;namespace;canonical
 // name;canonical revision;cluster"; empty when it is not known.
 // Source: Istio, pilot/pkg/networking/util, which leaves the default revision out.
-func workloadName(ep *registry.Endpoint) string {
+func workloadName(ep *registry.Endpoint, cluster string) string {
 	if ep.Workload == "" {
 		return ""
 	}
-	name := cmp.Or(ep.Labels["service.istio.io/canonical-name"], ep.Labels["app.kubernetes.io/name"], ep.Labels["app"],
-		ep.Workload)
-	revision := cmp.Or(ep.Labels["service.istio.io/canonical-revision"], ep.Labels["app.kubernetes.io/version"],
-		ep.Labels["version"])
-	if revision == "latest" {
-		revision = ""
+	n := peername.Of(ep.Labels, ep.Workload, cluster)
+	if n.Revision == peername.DefaultRevision {
+		n.Revision = ""
 	}
-	workload := cmp.Or(ep.Labels["service.istio.io/workload-name"], ep.Workload)
-	return workload + ";" + ep.Namespace + ";" + name + ";" + revision + ";"
+	return n.Workload + ";" + ep.Namespace + ";" + n.Service + ";" + n.Revision + ";" + n.Cluster
 }
 
 // TLSMode and TLSModeIstio mark endpoints that take mutual TLS. Source: Istio, TLSModeLabelShortname.
@@ -322,7 +323,7 @@ func (s Assignment) takesMutual(ep *registry.Endpoint, port uint32) bool {
 // appendMetadata appends what the endpoint's metadata says of it; nothing when it is empty. Keys are in
 // the order of their names.
 func (h Host) appendMetadata(b []byte) []byte {
-	workload := workloadName(h.Endpoint)
+	workload := workloadName(h.Endpoint, h.cluster)
 	if workload == "" && !h.mutual {
 		return b
 	}

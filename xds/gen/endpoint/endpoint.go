@@ -77,7 +77,7 @@ func (in assignmentIn) plan() *assignmentLayer {
 			if to.Discovery() != destination.ByEDS {
 				return
 			}
-			spec := Assignment{Service: d.Service, Port: port, Subset: s,
+			spec := Assignment{Service: d.Service, Port: port, Subset: s, Cluster: in.mesh.Cluster(),
 				Order: destination.OrderOf(policy.Order(in.mesh), in.client)}
 			if to.MutualTLS(in.mesh, in.identity, d.Identities) == destination.MutualAuto {
 				spec.Mutual, spec.Peers = true, in.peers

@@ -50,3 +50,12 @@ func ConfigPath(o *config.Object, kind string) string {
 func Metadata(fields map[string]*structpb.Value) *corev3.Metadata {
 	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{IstioMetadata: {Fields: fields}}}
 }
+
+// NamedForMetrics is metadata by which metrics name what is for no service. Source: Istio, whose
+// metrics name PassthroughCluster and BlackHoleCluster as destination_service_name.
+func NamedForMetrics(name string) *corev3.Metadata {
+	service := structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"name": structpb.NewStringValue(name)}})
+	return Metadata(map[string]*structpb.Value{
+		"services": structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{service}}),
+	})
+}

@@ -67,8 +67,11 @@ func newListenerBase(s listenerSettings) *listenerBase {
 	b.requestLogs, b.connectionLogs = map[listenerSide][]*accesslogv3.AccessLog{}, map[listenerSide][]*accesslogv3.AccessLog{}
 	for side, reporter := range map[listenerSide]telemetry.Reporter{sideOutbound: telemetry.Source,
 		sideInbound: telemetry.Destination, sideGateway: telemetry.Source} {
-		b.requestLogs[side] = slices.Concat(requests, telemetry.Requests(reporter))
-		b.connectionLogs[side] = slices.Concat(connections, telemetry.Connections(reporter))
+		b.requestLogs[side], b.connectionLogs[side] = requests, connections
+		if s.caps.Has(envoy.Metrics) {
+			b.requestLogs[side] = slices.Concat(requests, telemetry.Requests(reporter))
+			b.connectionLogs[side] = slices.Concat(connections, telemetry.Connections(reporter))
+		}
 	}
 	if !s.mesh.Config.GetDisableEnvoyListenerLog() {
 		b.unmatchedLog = accessLogs(s.mesh.Config, noChainFilter())

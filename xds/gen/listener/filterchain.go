@@ -40,6 +40,7 @@ func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) (*li
 		p := tcpProxy(c.tcp, b.connectionLogs[side])
 		if side != sideOutbound && c.asksForCertificate() {
 			boundLifetime(p, b.proven)
+			afterHandshake(p)
 		}
 		packed = append(packed, p)
 		if side != sideOutbound {

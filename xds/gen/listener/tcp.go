@@ -5,6 +5,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/intern"
@@ -42,6 +43,16 @@ func tcpProxy(s tcpSpec, log []*accesslogv3.AccessLog) *tcpv3.TcpProxy {
 		p.HashPolicy = []*typev3.HashPolicy{{PolicySpecifier: &typev3.HashPolicy_SourceIp_{SourceIp: &typev3.HashPolicy_SourceIp{}}}}
 	}
 	return p
+}
+
+// maxEarlyData is how much of a connection is received before the upstream is connected, in bytes.
+const maxEarlyData = 64 << 10
+
+// afterHandshake connects the upstream after the TLS handshake: before it, nobody knows who connects,
+// and the connection would count without a peer.
+func afterHandshake(p *tcpv3.TcpProxy) {
+	p.UpstreamConnectMode = tcpv3.UpstreamConnectMode_ON_DOWNSTREAM_TLS_HANDSHAKE
+	p.MaxEarlyDataBytes = wrapperspb.UInt32(maxEarlyData)
 }
 
 // clusters are those that the chain forwards to.

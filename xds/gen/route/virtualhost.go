@@ -161,6 +161,7 @@ func unknownHosts(cluster string) *virtualHost {
 	route := &routev3.Route{Name: "block_all", Match: envoy.EveryPath()}
 	if cluster == envoy.BlackHole {
 		route.Action = &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{Status: 502}}
+		route.Metadata = envoy.NamedForMetrics(envoy.BlackHole)
 	} else {
 		route.Name = "allow_any"
 		action := &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}}

@@ -27,8 +27,9 @@ const (
 // prefix is of all statistics: Envoy's endpoint shows them as envoy_istio_….
 const prefix = "istio"
 
-// maxCounters limits the counters of one logger. Those that are not used for a while are removed.
-const maxCounters = 10_000
+// maxSeries limits the counters of one logger, and its histograms. Those that are not used for a
+// while are removed.
+const maxSeries = 10_000
 
 // Requests returns the logger that counts requests.
 func Requests(by Reporter) []*accesslogv3.AccessLog {
@@ -66,10 +67,14 @@ func Connections(by Reporter) []*accesslogv3.AccessLog {
 
 // tags are those of requests and connections alike.
 func (by Reporter) tags() []*statslogv3.Config_Tag {
-	tags := []*statslogv3.Config_Tag{tag("reporter", string(by), nil),
-		tag("services", "%CLUSTER_METADATA(istio:services)%", nil)}
+	services := "%CLUSTER_METADATA(istio:services)%"
+	if by == Source {
+		services += "%METADATA(ROUTE:istio:services)%" // of a route that answers itself
+	}
+	tags := []*statslogv3.Config_Tag{tag("reporter", string(by), nil), tag("services", services, nil)}
 	if by == Destination {
-		return append(tags, tag("peer_principal", "%DOWNSTREAM_PEER_URI_SAN%", nil))
+		return append(tags, tag("peer_principal", "%DOWNSTREAM_PEER_URI_SAN%", nil),
+			tag("peer_workload", "%DOWNSTREAM_PEER_DNS_SAN%", nil))
 	}
 	return append(tags, tag("peer_principal", "%UPSTREAM_PEER_URI_SAN%", nil),
 		tag("peer_workload", "%UPSTREAM_METADATA(istio:workload)%", nil))
@@ -114,7 +119,8 @@ func extension(name string, config *anypb.Any) *xdscorev3.TypedExtensionConfig {
 }
 
 func logger(c *statslogv3.Config, filter *accesslogv3.AccessLogFilter) *accesslogv3.AccessLog {
-	c.StatsScope = &typev3.Scope{Prefix: prefix, EnableEviction: true, MaxCounters: wrapperspb.UInt32(maxCounters)}
+	c.StatsScope = &typev3.Scope{Prefix: prefix, EnableEviction: true, MaxCounters: wrapperspb.UInt32(maxSeries),
+		MaxHistograms: wrapperspb.UInt32(maxSeries)}
 	return &accesslogv3.AccessLog{Name: "envoy.access_loggers.stats", Filter: filter,
 		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: envoy.Packed(c)}}
 }
