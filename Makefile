@@ -119,7 +119,7 @@ package: package-texts ## deb and rpm packages for amd64 and arm64, and an archi
 package-texts: # what people read, with everything that it links to
 	@rm -rf '$(DIST)/ashore'
 	@mkdir -p '$(DIST)/ashore'
-	@tar -cf - LICENSE README.md CONTRIBUTING.md docs $(wildcard $(foreach kind,README.md *.yaml *.sh *.json *.jwt config rules change,examples/*/$(kind))) | tar -C '$(DIST)/ashore' -xf -
+	@tar -cf - LICENSE README.md CONTRIBUTING.md docs dashboards $(wildcard $(foreach kind,README.md *.yaml *.sh *.json *.jwt config rules change,examples/*/$(kind))) | tar -C '$(DIST)/ashore' -xf -
 
 clean: ## remove build results and .run; downloaded tools stay
 	rm -rf bin .run dist coverage.out .tools/quickstart .tools/echo
