@@ -11,7 +11,6 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/ashore-mesh/ashore/agent/relay"
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
@@ -45,7 +44,6 @@ func serveUnix(ctx context.Context, path string, mode fs.FileMode,
 // newLocalServer makes the gRPC server for Envoy.
 func newLocalServer() *grpc.Server {
 	return grpc.NewServer(
-		grpc.ForceServerCodecV2(relay.Codec()),
 		grpc.MaxRecvMsgSize(maxLocalRequest),
 		grpc.MaxHeaderListSize(64<<10),
 		grpc.MaxConcurrentStreams(64),

@@ -78,8 +78,11 @@ func build(t testing.TB, documents ...string) *push.Context {
 	authorizer := &mesh.MeshConfig_ExtensionProvider_EnvoyExtAuthzHttp{
 		EnvoyExtAuthzHttp: &mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider{Service: "web.internal", Port: 80},
 	}
-	m.ExtensionProviders = []*mesh.MeshConfig_ExtensionProvider{{Name: "authorizer", Provider: authorizer},
-		{Name: "logs"}}
+	spans := &mesh.MeshConfig_ExtensionProvider_Zipkin{
+		Zipkin: &mesh.MeshConfig_ExtensionProvider_ZipkinTracingProvider{Service: "web.internal", Port: 80},
+	}
+	m.ExtensionProviders = append(m.ExtensionProviders, &mesh.MeshConfig_ExtensionProvider{Name: "authorizer", Provider: authorizer},
+		&mesh.MeshConfig_ExtensionProvider{Name: "spans", Provider: spans})
 	in.Mesh = &push.Mesh{Config: m, Domain: "cluster.local"}
 	return push.Build(nil, in)
 }
@@ -90,6 +93,8 @@ func object(kind config.Kind, name, spec string) string {
 	switch kind {
 	case config.AuthorizationPolicy, config.PeerAuthentication, config.RequestAuthentication:
 		group = "security"
+	case config.Telemetry:
+		group = "telemetry"
 	}
 	namespace, name, _ := strings.Cut(name, "/")
 	return fmt.Sprintf("apiVersion: %s.istio.io/v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: {%s}\n---\n",

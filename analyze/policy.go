@@ -1,9 +1,11 @@
 package analyze
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	mesh "istio.io/api/mesh/v1alpha1"
 	security "istio.io/api/security/v1beta1"
@@ -137,34 +139,67 @@ func (a *analysis) providers() {
 		if spec.Action != security.AuthorizationPolicy_CUSTOM {
 			continue
 		}
-		text, remedy, offline := a.providerProblem(spec.GetProvider().GetName())
-		if text != "" {
-			f := a.report(ReferenceNotFound, o, "spec.provider.name",
-				text+", so requests that match this policy are denied", remedy)
-			f.offline = offline
+		f := a.providerProblem(o, "spec.provider.name", spec.GetProvider().GetName(), authorization)
+		if f != nil {
+			f.Text += ", so requests that match this policy are denied"
 		}
 	}
 }
 
-// providerProblem returns why an extension provider cannot be called, or an empty text if it can.
-// offline is Finding.offline.
-func (a *analysis) providerProblem(name string) (text, remedy string, offline feed.Severity) {
+// telemetryProviders reports Telemetry objects whose providers receive nothing.
+func (a *analysis) telemetryProviders() {
+	for o := range a.objects(config.Telemetry) {
+		for _, r := range push.ProviderReferences(o) {
+			if f := a.providerProblem(o, r.Field, r.Name, r.Signal); f != nil {
+				if f.Severity = feed.Warning; f.offline != Info {
+					f.offline = feed.Warning
+				}
+				f.Text += fmt.Sprintf(", so nothing receives these %s", r.Signal)
+			}
+		}
+	}
+}
+
+// authorization is the purpose of a provider that is asked about requests.
+const authorization config.Signal = "external authorization"
+
+// providerProblem reports why an extension provider cannot be used for a purpose. It returns the
+// finding, or nil if there is none.
+func (a *analysis) providerProblem(o *config.Object, field, name string, purpose config.Signal) *Finding {
 	all := a.mesh.GetExtensionProviders()
 	i := slices.IndexFunc(all, func(p *mesh.MeshConfig_ExtensionProvider) bool { return p.GetName() == name })
 	if i < 0 {
-		return fmt.Sprintf("the mesh has no extension provider %q", name),
-			"add it to mesh.extensionProviders in the settings", Info
+		f := a.report(ReferenceNotFound, o, field, fmt.Sprintf("the mesh has no extension provider %q", name),
+			"add it to mesh.extensionProviders in the settings"+a.otherProviders(purpose))
+		f.offline = Info
+		return f
 	}
 	namespace, host, port := push.ProviderService(all[i])
-	if host == "" {
-		return fmt.Sprintf("extension provider %q does not do external authorization", name),
-			"name one with envoyExtAuthzHttp or envoyExtAuthzGrpc", feed.Error
+	if actual := cmp.Or(config.SignalOf(all[i]), authorization); actual != purpose {
+		return a.report(ReferenceNotFound, o, field, fmt.Sprintf("extension provider %q does not do %s", name, purpose),
+			"name one that does"+a.otherProviders(purpose))
 	}
 	for _, s := range a.covered(host) {
 		if _, ok := s.Port(port); ok && s.Host == host && (namespace == "" || s.Namespace == namespace) {
-			return "", "", ""
+			return nil
 		}
 	}
-	return fmt.Sprintf("no service %s has port %d, which extension provider %q needs", host, port, name),
-		"declare the service", Info
+	if host == "" {
+		return nil
+	}
+	f := a.report(ReferenceNotFound, o, field,
+		fmt.Sprintf("no service %s has port %d, which extension provider %q needs", host, port, name), "declare the service")
+	f.offline = Info
+	return f
+}
+
+// otherProviders lists the providers for a purpose, as the end of a remedy.
+func (a *analysis) otherProviders(purpose config.Signal) string {
+	if purpose == authorization {
+		purpose = ""
+	}
+	if names := config.ProvidersOf(a.mesh, purpose); len(names) > 0 {
+		return "; the mesh has " + strings.Join(names, ", ")
+	}
+	return ""
 }

@@ -79,7 +79,24 @@ func TestPolicies(t *testing.T) {
 			[]string{`IST0101 mesh.yaml:1 AuthorizationPolicy shop/c spec.provider.name: no service web.internal has port 80, which extension provider "authorizer" needs, so requests that match this policy are denied`},
 		},
 		{"no such provider", []string{custom("nobody")}, []string{`the mesh has no extension provider "nobody", so requests that match this policy are denied`}},
-		{"a provider of another kind", []string{custom("logs")}, []string{`extension provider "logs" does not do external authorization`}},
+		{"a provider of another kind", []string{custom("envoy")}, []string{`extension provider "envoy" does not do external authorization`}},
+	})
+}
+
+// A provider that a Telemetry names exists, receives what it is named for, and has its service.
+func TestTelemetryProviders(t *testing.T) {
+	t.Parallel()
+	telemetry := func(spec string) string { return object(config.Telemetry, "shop/t", spec) }
+	const at = "IST0101 mesh.yaml:1 Telemetry shop/t spec."
+	check(t, []testCase{
+		{"those that exist", []string{service("shop/a", "web.internal", ""),
+			telemetry("metrics: [{providers: [{name: prometheus}]}], accessLogging: [{providers: [{name: envoy}]}], tracing: [{providers: [{name: spans}]}]")}, nil},
+		{"no such provider", []string{telemetry("accessLogging: [{}, {providers: [{name: envoy}, {name: evoy}]}]")},
+			[]string{at + `accessLogging[1].providers[1].name: the mesh has no extension provider "evoy", so nothing receives these access logs | add it to mesh.extensionProviders in the settings; the mesh has envoy`}},
+		{"another kind", []string{telemetry("metrics: [{providers: [{name: envoy}]}]")},
+			[]string{at + `metrics[0].providers[0].name: extension provider "envoy" does not do metrics, so nothing receives these metrics | name one that does; the mesh has prometheus`}},
+		{"no service", []string{telemetry("tracing: [{providers: [{name: spans}]}]")},
+			[]string{`no service web.internal has port 80, which extension provider "spans" needs, so nothing receives these spans`}},
 	})
 }
 

@@ -23,9 +23,8 @@ type issuance struct {
 	proof    *Proof
 	ask      *ask
 	leaf     *x509.Certificate
-	// root and bundle are the IDs of the leaf's root, and of the bundle that comes with it.
-	root, bundle string
-	now          time.Time
+	root     string // the ID of the leaf's root
+	now      time.Time
 	// replaced is the hash of the key that cannot renew any more because of it. enter sets it; it may
 	// be empty.
 	replaced string
@@ -80,7 +79,7 @@ func (l *Ledger) tryEnter(ctx context.Context, c *issuance) error {
 				c.workload, len(w.Leaves))}
 	}
 	w.Leaves = append(w.Leaves, leafOf(c.leaf, c.root))
-	w.Offered, w.Renewed = c.bundle, c.now
+	w.Renewed = c.now
 	write, err := l.workloads.replace(w.Name, w, version)
 	if err != nil {
 		return err

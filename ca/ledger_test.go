@@ -2,7 +2,6 @@ package ca
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -25,17 +24,13 @@ func TestFacts(t *testing.T) {
 	l.join("shop/api", "d")
 	l.revoke("shop/b")
 	l.revoke("spiffe://cluster.local/ns/shop/sa/default")
-	if err := l.ledger.Acknowledge(t.Context(), "shop/a", "bundle"); err != nil {
-		t.Fatal(err)
-	}
 	f, err := l.ledger.Facts(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Facts{
-		Grace: 48 * time.Hour,
-		Leaves: []LeafFact{{Workload: "shop/a", RootID: RootID(l.root.Cert), BundleID: "bundle",
-			NotAfter: a.Leaf.NotAfter}},
+		Grace:  48 * time.Hour,
+		Leaves: []LeafFact{{Workload: "shop/a", RootID: RootID(l.root.Cert), NotAfter: a.Leaf.NotAfter}},
 	}
 	if d := cmp.Diff(want, f, cmpopts.EquateEmpty()); d != "" {
 		t.Error(d)
@@ -47,44 +42,6 @@ func TestFacts(t *testing.T) {
 	l.pass(2 * time.Hour)
 	if f, err := l.ledger.Facts(t.Context()); err != nil || len(f.Leaves) != 0 {
 		t.Errorf("after it: %+v, error %v", f, err)
-	}
-}
-
-// Which bundle a workload has is known from its acknowledgement, or from a renewal with the key
-// that the bundle came with; an older one never replaces a newer one.
-func TestBundles(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, nil)
-	l.serve()
-	has := func(want string) {
-		t.Helper()
-		if w, err := l.ledger.Workload(t.Context(), "shop/a"); err != nil || w.Bundle != want {
-			t.Errorf("it has %q, want %q; error %v", w.Bundle, want, err)
-		}
-	}
-	first := l.join("shop/web", "a")
-	has("")
-	lost, _, err := l.ask(client{cert: first})
-	if err != nil {
-		t.Fatal(err)
-	}
-	has(l.bundle.ID)
-	old := l.bundle.ID
-	l.bundle = NewBundle(l.root.Cert, testRoot(t).Cert)
-	second, _, err := l.ask(client{cert: lost})
-	if err != nil {
-		t.Fatal(err)
-	}
-	has(old)
-	if err := l.ledger.Acknowledge(t.Context(), "shop/a", "newest"); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := l.ask(client{cert: second}); err != nil {
-		t.Fatal(err)
-	}
-	has("newest")
-	if err := l.ledger.Acknowledge(t.Context(), "shop/none", "x"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("got %v", err)
 	}
 }
 

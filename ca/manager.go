@@ -64,7 +64,7 @@ type authority interface {
 	look(ctx context.Context, now time.Time) error
 	// current returns the signer and the roots in use.
 	current() (*Signer, *Bundle)
-	// rotate begins a rotation, or forces a step of the one that goes on. Errors: ErrRotate.
+	// rotate begins a rotation, or forces the end of the one in progress. Errors: ErrRotate.
 	rotate(ctx context.Context, r RotateRequest, now time.Time) error
 	// show adds what is specific to the authority to a status.
 	show(st *admin.Authority, f Facts, now time.Time)
@@ -248,7 +248,7 @@ func (m *Manager) look(ctx context.Context) time.Duration {
 	switch {
 	case m.own == nil:
 		return pluggedInterval
-	case m.own.state.Step != None || err != nil:
+	case m.own.state.rotating() || err != nil:
 		return rotatingInterval
 	}
 	return idleInterval

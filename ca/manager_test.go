@@ -265,13 +265,6 @@ func TestSelfSignedRefuses(t *testing.T) {
 		"root key of another":   {both(put(rootFile, foreign, 0o600), remove(intermediateFile)), []string{"the records say that root sha256:", "restore that file from a backup of the same time"}},
 		"root key for everyone": {func(h *house) { put(rootFile, mustRead(t, h.at(rootFile)), 0o644)(h) }, []string{"root-key.pem: every user of this machine can read the key (mode 0644): chmod 600"}},
 		"key and records lost":  {both(forget, remove(rootFile)), []string{"intermediate-key.pem says that there was a root", "restore both from a backup", "every workload has to join again"}},
-		"plugged in before": {func(h *house) {
-
-			forget(h)
-			if err := h.config.Records.Commit(t.Context(), record.Write{Key: pluggedRecord(), Value: []byte(`{"v":1}`)}); err != nil {
-				t.Error(err)
-			}
-		}, []string{"this mesh trusts a plugged-in root"}},
 		"record damaged": {func(h *house) {
 			if err := h.records.Commit(t.Context(), record.Write{Key: record.Key{Table: "ca", Name: stateName}, Value: []byte(`{"v":1`),
 				Version: record.Any}); err != nil {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/readfile"
-	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
@@ -49,22 +48,13 @@ func (f pluggedFiles) equal(other pluggedFiles) bool { return maps.EqualFunc(f, 
 // current implements authority.
 func (p *plugged) current() (*Signer, *Bundle) { return p.signer, p.bundle }
 
-// pluggedRecord exists once a plugged-in authority was used: ashored then makes no root of its own.
-func pluggedRecord() record.Key { return record.Key{Table: "ca", Name: "plugged"} }
-
-// start reads the files, and records that the mesh trusts a plugged-in root. Errors: the files
-// cannot be used.
-func (p *plugged) start(ctx context.Context, now time.Time) error {
+// start implements authority. Errors: the files cannot be used.
+func (p *plugged) start(_ context.Context, now time.Time) error {
 	files, signer, bundle, err := p.read(now)
-	if err != nil {
-		return err
+	if err == nil {
+		p.use(files, signer, bundle)
 	}
-	err = p.config.Records.Commit(ctx, record.Write{Key: pluggedRecord(), Value: []byte("{}"), Version: record.Any})
-	if err != nil {
-		return fmt.Errorf("record that the authority is plugged in: %w", err)
-	}
-	p.use(files, signer, bundle)
-	return nil
+	return err
 }
 
 // look implements authority. It uses new files once they fit together.

@@ -165,9 +165,9 @@ func TestSwapRoot(t *testing.T) {
 	}
 	var leaves []LeafFact
 	for i := range 7 {
-		leaves = append(leaves, LeafFact{fmt.Sprintf("shop/w%d", i), RootID(s.root.Cert), "", noon.Add(time.Hour)})
+		leaves = append(leaves, LeafFact{fmt.Sprintf("shop/w%d", i), RootID(s.root.Cert), noon.Add(time.Hour)})
 	}
-	leaves = append(leaves, LeafFact{"shop/ended", RootID(s.root.Cert), "", noon})
+	leaves = append(leaves, LeafFact{"shop/ended", RootID(s.root.Cert), noon})
 	h.fact(Facts{Leaves: leaves})
 	problem := func(when string, words string) {
 		t.Helper()

@@ -261,18 +261,14 @@ func TestReplicaRotation(t *testing.T) {
 		if _, err := two.Rotate(t.Context(), RotateRequest{}); err == nil {
 			t.Error("a rotation begins where the root's key is not")
 		}
-		waits := Facts{Connected: []ProxyBundle{{"p", ""}}}
+		waits := Facts{Leaves: []LeafFact{{"w", RootID(old), noon.Add(time.Hour)}}}
 		f.first.fact(waits)
 		h.fact(waits)
-		if _, err := f.m.Rotate(t.Context(), RotateRequest{}); err != nil {
-			t.Fatal(err)
-		}
-		f.pass(time.Minute, h, two)
 		listen := f.first.config.Address
 		if away {
 			f.stop()
 		}
-		if _, err := f.m.Rotate(t.Context(), RotateRequest{Force: StepActivate}); err != nil {
+		if _, err := f.m.Rotate(t.Context(), RotateRequest{}); err != nil {
 			t.Fatal(err)
 		}
 		f.pass(time.Second, h, two)

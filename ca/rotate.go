@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
 	"time"
 
@@ -14,17 +13,29 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// ErrRotate is why a rotation does not begin, or a step is not forced: it is the caller's fault.
+// The steps of a rotation of the root in the audit log: begin makes a new root, which signs at once,
+// and retire ends the trust in the old one.
+const stepBegin, stepRetire = "begin", "retire"
+
+// ErrRotate is why a rotation does not begin, or its end is not forced: it is the caller's fault.
 var ErrRotate = errors.New("cannot rotate")
 
-// RotateRequest asks for a rotation of the root. A rotation that has begun continues by itself.
+// RotateRequest asks for a rotation of the root. A rotation that has begun ends by itself.
 type RotateRequest struct {
 	// Actor is who asks, and Reason why, for the audit log: "user root (uid 0)", "the old key was
 	// copied".
 	Actor, Reason string
-	// Force takes this step although workloads that it waits for may have to join again; None begins a
-	// rotation. It must be the next step, so that asking twice does not force two.
-	Force string
+	// Force retires the old root at once, although workloads that it waits for may have to join
+	// again. False begins a rotation.
+	Force bool
+}
+
+// step is what is asked for.
+func (r RotateRequest) step() string {
+	if r.Force {
+		return stepRetire
+	}
+	return stepBegin
 }
 
 // rotate implements authority.
@@ -32,15 +43,14 @@ func (s *selfSigned) rotate(ctx context.Context, r RotateRequest, now time.Time)
 	if err := s.refresh(ctx, now); err != nil {
 		return err
 	}
-	next := s.state.following()
 	switch {
-	case r.Force == None && s.state.Step == None:
+	case !r.Force && !s.state.rotating():
 		return s.begin(ctx, r, now)
-	case s.state.Step == None:
-		return fmt.Errorf("%w: no rotation goes on, there is nothing to force", ErrRotate)
-	case r.Force != next:
-		return fmt.Errorf("%w: a rotation goes on since %s; its next step is %s, which --force %s takes at once",
-			ErrRotate, s.state.Since.Format(time.RFC3339), next, next)
+	case !s.state.rotating():
+		return fmt.Errorf("%w: no rotation is in progress, there is nothing to force", ErrRotate)
+	case !r.Force:
+		return fmt.Errorf("%w: a rotation is in progress since %s; --force retires the old root at once", ErrRotate,
+			s.state.Since.Format(time.RFC3339))
 	case s.late():
 		return fmt.Errorf("%w: this replica does not sign with the new root yet: %s", ErrRotate, s.overdue)
 	}
@@ -48,10 +58,11 @@ func (s *selfSigned) rotate(ctx context.Context, r RotateRequest, now time.Time)
 	if err != nil {
 		return err
 	}
-	return s.commit(ctx, s.state.done(now), r, len(s.waiting(facts, now)))
+	return s.commit(ctx, s.state.retired(now), r, len(s.waiting(facts, now)))
 }
 
-// begin makes a new root and distributes it to all workloads. The old root still signs.
+// begin makes a new root, which signs from now on. The old root certifies it, so that machines that
+// only know the old one accept what the new one signs.
 func (s *selfSigned) begin(ctx context.Context, r RotateRequest, now time.Time) error {
 	old, err := s.activeKey()
 	if err != nil {
@@ -64,25 +75,19 @@ func (s *selfSigned) begin(ctx context.Context, r RotateRequest, now time.Time) 
 	if err != nil {
 		return err
 	}
-	id := RootID(root.cert)
-	to := s.state
-	to.Step, to.Since, to.Other = StepDistribute, now.UTC(), id
-	to.Roots = maps.Clone(s.state.Roots)
-	to.Roots[id] = root.cert.Raw
 	cross, err := old.cross(root.cert, now)
 	if err != nil {
 		return err
 	}
-	to.Cross = cross.Raw
-	return s.commit(ctx, to, r, 0)
+	was, id := s.state.Active, RootID(root.cert)
+	return s.commit(ctx, State{Since: now.UTC(), Active: id, Old: was, Cross: cross.Raw,
+		Roots: map[string][]byte{was: s.state.Roots[was], id: root.cert.Raw}}, r, 0)
 }
 
 // late reports whether this replica has to sign with the new root and does not yet.
-func (s *selfSigned) late() bool {
-	return s.state.Step == StepActivate && s.signer.root != s.state.Active
-}
+func (s *selfSigned) late() bool { return s.state.rotating() && s.signer.root != s.state.Active }
 
-// waiting is what the next step waits for.
+// waiting is what the end of the rotation waits for.
 func (s *selfSigned) waiting(f Facts, now time.Time) []admin.Waiting {
 	w := s.state.waiting(f, now)
 	if s.late() {
@@ -92,19 +97,8 @@ func (s *selfSigned) waiting(f Facts, now time.Time) []admin.Waiting {
 	return w
 }
 
-// advance takes the next step if it waits for nothing, and reports whether the state has changed.
-func (s *selfSigned) advance(ctx context.Context, f Facts, now time.Time) (bool, error) {
-	if len(s.waiting(f, now)) > 0 {
-		return false, nil
-	}
-	err := s.commit(ctx, s.state.done(now), RotateRequest{Actor: "ashored"}, 0)
-	if errors.Is(err, record.ErrConflict) { // another replica was faster
-		return true, nil
-	}
-	return err == nil, err
-}
-
-// commit records a step and writes it to the audit log. waiting is how many a forced step waited for.
+// commit records a state and writes it to the audit log. waiting is how many a forced step waited
+// for.
 func (s *selfSigned) commit(ctx context.Context, to State, r RotateRequest, waiting int) error {
 	err := s.states.commit(ctx, stateName, to, s.version)
 	if errors.Is(err, record.ErrConflict) {
@@ -113,14 +107,17 @@ func (s *selfSigned) commit(ctx context.Context, to State, r RotateRequest, wait
 	if err != nil {
 		return err
 	}
-	step := s.state.following()
+	step, old := stepBegin, cmp.Or(to.Old, s.state.Old)
+	if !to.rotating() {
+		step = stepRetire
+	}
 	e := audit.Event{Action: audit.CARotate, Actor: r.Actor, Target: to.Active, Reason: r.Reason,
-		Details: map[string]string{"step": step, "other": cmp.Or(to.Other, s.state.Other)}}
-	if r.Force != None {
+		Details: map[string]string{"step": step, "old": old}}
+	if r.Force {
 		e.Details["forced"] = strconv.Itoa(waiting)
 	}
 	s.config.Audit(e)
-	s.config.Log.Info("rotation of the root", "step", step, "root", to.Active, "other", to.Other, "actor", r.Actor,
-		"forced", r.Force != None, "waited for", waiting)
+	s.config.Log.Info("rotation of the root", "step", step, "root", to.Active, "old", old, "actor", r.Actor,
+		"forced", r.Force, "waited for", waiting)
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,9 +13,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// A rotation under a machine that is away: at every step whoever trusts only the old root, or only
-// the new one once it is handed out, believes workloads and the control plane; the old root goes
-// when nobody needs it.
+// A rotation under a machine that is away: whoever trusts only the old root, or only the new one,
+// accepts workloads and the control plane; the old root goes when nobody needs it.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -24,71 +22,49 @@ func TestRotation(t *testing.T) {
 	old := m.Signer().Root
 	changed := m.Changed(t.Context())
 	day := noon.Add(24 * time.Hour)
-	h.fact(Facts{Grace: time.Hour, Connected: []ProxyBundle{{"p", m.Bundle().ID}},
-		Leaves: []LeafFact{{"shop/away", RootID(old), m.Bundle().ID, day}}})
+	h.fact(Facts{Grace: time.Hour, Leaves: []LeafFact{{"shop/away", RootID(old), day}}})
 
 	s, err := m.Rotate(t.Context(), RotateRequest{Actor: "user root (uid 0)"})
 	if err != nil {
 		t.Fatal(err)
-	}
-	if s.Rotation.Step != StepDistribute || s.Rotation.Next != StepActivate || s.Rotation.Count != 3 ||
-		len(s.Roots) != 2 || !s.Rotation.Until.IsZero() {
-		t.Fatalf("after it began: %+v", s.Rotation)
 	}
 	select {
 	case <-changed:
 	default:
 		t.Error("the bundle changed and nobody was told")
 	}
-	both := m.Bundle()
-	fresh := both.Roots[0]
-	if fresh.Equal(old) {
-		fresh = both.Roots[1]
+	both, fresh := m.Bundle(), m.Signer().Root
+	if len(both.Roots) != 2 || fresh.Equal(old) {
+		t.Fatalf("after it began: %+v", s)
 	}
-	if !m.Signer().Root.Equal(old) {
-		t.Fatal("it signs with a root that nobody trusts yet")
-	}
-	if _, err := m.Rotate(t.Context(), RotateRequest{}); !errors.Is(err, ErrRotate) ||
-		!strings.Contains(err.Error(),
-			"a rotation goes on since 2026-11-21T12:00:00Z; its next step is activate, which --force activate takes") {
-		t.Errorf("began twice: %v", err)
-	}
-
-	// The proxy has the bundle; the machine that is away is waited for until its certificate ends.
-	h.fact(Facts{Grace: time.Hour, Connected: []ProxyBundle{{"p", both.ID}},
-		Leaves: []LeafFact{{"shop/away", RootID(old), "", day}}})
-	h.later(m, time.Hour)
-	s = show(t, m)
-	if d := cmp.Diff([]waiting{{"workload", "shop/away", "has a valid certificate and not the bundle with both roots",
-		day}}, waits(s.Rotation.Waiting), cmp.AllowUnexported(waiting{})); d != "" || !s.Rotation.Until.Equal(day) {
+	wait := []waiting{{"control plane", "requests", "requests from before the rotation are being answered",
+		noon.Add(settling)}, {"workload", "shop/away", "its certificate is from the old root", day.Add(time.Hour)}}
+	if d := cmp.Diff(wait, waits(s.Rotation.Waiting), cmp.AllowUnexported(waiting{})); d != "" ||
+		!s.Rotation.Until.Equal(day.Add(time.Hour)) || s.Rotation.Count != 2 {
 		t.Errorf("waiting until %s (-want +got):\n%s", s.Rotation.Until, d)
 	}
-
-	// A day later the new root signs. The machine comes back within its grace, and knows the old
-	// root alone.
-	h.later(m, 23*time.Hour)
-	if s = show(t, m); s.Rotation.Step != StepActivate || !m.Signer().Root.Equal(fresh) {
-		t.Fatalf("after a day: %+v", s.Rotation)
+	if _, err := m.Rotate(t.Context(), RotateRequest{}); !errors.Is(err, ErrRotate) || !strings.Contains(err.Error(),
+		"a rotation is in progress since 2026-11-21T12:00:00Z; --force retires the old root at once") {
+		t.Errorf("began twice: %v", err)
 	}
 	for name, root := range map[string]*x509.Certificate{"old": old, "new": fresh} {
-		if err := believes(t, m.Signer(), day, root); err != nil {
+		if err := believes(t, m.Signer(), noon, root); err != nil {
 			t.Errorf("who trusts the %s root does not believe a workload: %v", name, err)
 		}
-		if err := joins(t, m, RootID(root), "localhost", day); err != nil {
+		if err := joins(t, m, RootID(root), "localhost", noon); err != nil {
 			t.Errorf("who knows the %s root does not believe the control plane: %v", name, err)
 		}
 	}
-	if d := cmp.Diff([]waiting{{"control plane", "requests", "what was asked for before this step is answered",
-		day.Add(settling)}, {"workload", "shop/away", "its certificate is from the old root", day.Add(time.Hour)}}, waits(s.Rotation.Waiting), cmp.AllowUnexported(waiting{})); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
 
-	// It renewed: nobody needs the old root.
-	h.fact(Facts{Grace: time.Hour, Connected: []ProxyBundle{{"p", both.ID}}, Leaves: []LeafFact{
-		{"shop/away", RootID(fresh), both.ID, day.Add(24 * time.Hour)},
-	}})
+	// The machine is waited for until the end of its grace. It renewed before that: nobody needs the
+	// old root.
+	h.later(m, 24*time.Hour)
+	if s = show(t, m); s.Rotation.Count != 1 || len(m.Bundle().Roots) != 2 {
+		t.Fatalf("after a day: %+v", s.Rotation)
+	}
+	h.fact(Facts{Grace: time.Hour, Leaves: []LeafFact{{"shop/away", RootID(fresh), day.Add(24 * time.Hour)}}})
 	h.later(m, settling)
-	if s = show(t, m); s.Rotation.Step != None || len(m.Bundle().Roots) != 1 || !m.Bundle().Roots[0].Equal(fresh) ||
+	if s = show(t, m); !s.Rotation.Since.IsZero() || len(m.Bundle().Roots) != 1 || !m.Bundle().Roots[0].Equal(fresh) ||
 		len(m.Signer().Intermediates) != 1 {
 		t.Fatalf("at the end: %+v, %d roots", s.Rotation, len(m.Bundle().Roots))
 	}
@@ -98,68 +74,25 @@ func TestRotation(t *testing.T) {
 	if again := h.move(); again.Bundle().ID != m.Bundle().ID || !again.Signer().Cert.Equal(m.Signer().Cert) {
 		t.Error("a restart made another authority")
 	}
-	want := []string{"distribute user root (uid 0)", "failed distribute", "activate ashored",
-		"retire ashored"}
+	want := []string{"begin user root (uid 0)", "failed begin", "retire ashored"}
 	if d := cmp.Diff(want, h.audited("ca.rotate")); d != "" {
 		t.Errorf("audited (-want +got):\n%s", d)
 	}
 }
 
-// Each step can be forced, one at a time and by its name, and that is audited with how many were
-// waited for.
-func TestForce(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	m := h.move()
-	force := func(s string) error {
-		_, err := m.Rotate(t.Context(), RotateRequest{Actor: "op", Force: s})
-		return err
-	}
-	if err := force(StepActivate); !errors.Is(err, ErrRotate) || !strings.Contains(err.Error(), "no rotation goes on") {
-		t.Errorf("forced nothing: %v", err)
-	}
-	old := RootID(m.Signer().Root)
-	h.fact(Facts{Connected: []ProxyBundle{{"p", ""}, {"q", ""}},
-		Leaves: []LeafFact{{"w", old, "", noon.Add(time.Hour)}}})
-	if err := force(None); err != nil {
-		t.Fatal(err)
-	}
-	if err := force(StepRetire); !errors.Is(err, ErrRotate) ||
-		!strings.Contains(err.Error(), "its next step is activate") {
-		t.Errorf("forced two steps at once: %v", err)
-	}
-	for _, step := range []string{StepActivate, StepRetire} {
-		if err := force(step); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if s := show(t, m); s.Rotation.Step != None || RootID(m.Signer().Root) == old {
-		t.Errorf("afterwards %+v", s.Rotation)
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var forced []string
-	for _, e := range h.events {
-		if e.Details["forced"] != "" {
-			forced = append(forced, e.Actor+" "+e.Details["step"]+" "+e.Details["forced"])
-		}
-	}
-	if d := cmp.Diff([]string{"op activate 4", "op retire 4"},
-		forced); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
-}
-
 // What an operator asks for is one line of the audit log, with his reason: of the step that it did,
-// or of what it came to.
+// or of what it came to. A forced end has how many were waited for.
 func TestRotationAudited(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	m := h.move()
-	h.fact(Facts{Connected: []ProxyBundle{{"p", ""}}})
-	for _, r := range []RotateRequest{{Force: StepActivate}, {}, {}, {Force: StepActivate}} {
-		r.Actor, r.Reason = "op", "yearly"
-		_, _ = m.Rotate(t.Context(), r) // the log tells
+	old := RootID(m.Signer().Root)
+	h.fact(Facts{Leaves: []LeafFact{{"w", old, noon.Add(time.Hour)}}})
+	for _, force := range []bool{true, false, false, true} {
+		_, _ = m.Rotate(t.Context(), RotateRequest{Actor: "op", Reason: "yearly", Force: force}) // the log tells
+	}
+	if s := show(t, m); !s.Rotation.Since.IsZero() || RootID(m.Signer().Root) == old {
+		t.Errorf("afterwards %+v", s)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -172,10 +105,10 @@ func TestRotationAudited(t *testing.T) {
 		}
 	}
 	want := []string{
-		"op|failed|activate||yearly: cannot rotate: no rotation goes on, there is nothing to force",
-		"op||distribute||yearly",
-		"op|failed|distribute||yearly: cannot rotate: a rotation goes on",
-		"op||activate|2|yearly",
+		"op|failed|retire||yearly: cannot rotate: no rotation is in progress, there is nothing to force",
+		"op||begin||yearly",
+		"op|failed|begin||yearly: cannot rotate: a rotation is in progress",
+		"op||retire|2|yearly",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -187,15 +120,14 @@ func TestRotationWithoutFacts(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	m := h.move()
-	h.fact(Facts{Connected: []ProxyBundle{{"p", ""}}})
 	if _, err := m.Rotate(t.Context(), RotateRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	h.config.Facts = func(context.Context) (Facts, error) { return Facts{}, errors.New("the ledger cannot be read") }
+	h.config.Facts = func(context.Context) (Facts, error) { return Facts{}, errors.New("the index cannot be read") }
 	again := h.move()
 	h.later(again, time.Hour)
-	if again.own.state.Step != StepDistribute || again.trouble != "the ledger cannot be read" {
-		t.Errorf("step %s, trouble %q", again.own.state.Step, again.trouble)
+	if !again.own.state.rotating() || again.trouble != "the index cannot be read" {
+		t.Errorf("state %+v, trouble %q", again.own.state, again.trouble)
 	}
 	if _, err := again.Show(t.Context()); err == nil {
 		t.Error("shown without facts")
@@ -250,7 +182,6 @@ func TestKilled(t *testing.T) {
 		"rotation": {func(_ *testing.T, h *house) { h.move() }, func(ctx context.Context, h *house, m *Manager) {
 			if m.start(ctx) == nil {
 				_, _ = m.Rotate(ctx, RotateRequest{})
-				h.later(m, settling)
 				h.later(m, settling)
 			}
 		}},
@@ -307,25 +238,23 @@ func (h *house) survives(t *testing.T, at string, trusted []*x509.Certificate) {
 	}
 	// Who knows only the roots of before the kill believes what is signed now, unless all has moved
 	// on.
-	st := m.own.state
 	if len(trusted) > 0 && m.Bundle().has(RootID(trusted[0])) {
 		if err := believes(t, m.Signer(), now, trusted...); err != nil {
-			t.Errorf("killed %s, now at step %q: %v", at, st.Step, err)
+			t.Errorf("killed %s, rotating %t: %v", at, m.own.state.rotating(), err)
 		}
 	}
 	if err := believes(t, m.Signer(), now, m.Bundle().Roots...); err != nil {
 		t.Errorf("killed %s: %v", at, err)
 	}
-	for range 3 {
+	for range 2 {
 		h.later(m, settling)
 	}
-	if s := show(t, m); s.Rotation.Step != None || len(s.Problems) > 0 {
-		t.Errorf("killed %s: step %q, problems %q", at, s.Rotation.Step, s.Problems)
+	if s := show(t, m); !s.Rotation.Since.IsZero() || len(s.Problems) > 0 {
+		t.Errorf("killed %s: rotation %+v, problems %q", at, s.Rotation, s.Problems)
 	}
 	if _, err := m.Rotate(t.Context(), RotateRequest{}); err != nil {
 		t.Errorf("killed %s, and no rotation afterwards: %v", at, err)
 	}
-	h.later(m, settling)
 	h.later(m, settling)
 	again := h.move()
 	if again.Bundle().ID != m.Bundle().ID || again.own.dir.has(nextRootFile) {
@@ -356,14 +285,15 @@ func TestReplicas(t *testing.T) {
 		t.Error("replicas do not trust the same, or sign with one key")
 	}
 
-	a.fact(Facts{Connected: []ProxyBundle{{"p", ""}}})
+	waits := Facts{Leaves: []LeafFact{{"w", RootID(first.Signer().Root), noon.Add(time.Hour)}}}
+	a.fact(waits)
+	b.fact(waits)
 	if _, err := first.Rotate(t.Context(), RotateRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	changed := second.Changed(ctx)
 	ended := make(chan error)
-	b.fact(Facts{Connected: []ProxyBundle{{"p", ""}}})
 	go func() { ended <- second.Run(ctx) }()
 	<-changed
 	if second.Bundle().ID != first.Bundle().ID || len(second.Bundle().Roots) != 2 {
@@ -373,34 +303,14 @@ func TestReplicas(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if _, err := first.Rotate(t.Context(), RotateRequest{Force: StepActivate}); err != nil {
-		t.Fatal(err)
-	}
-	second.look(t.Context())
 	if !strings.Contains(second.own.overdue, "its key is not in") || second.Signer() == nil || !second.own.late() {
 		t.Errorf("problem: %q", second.own.overdue)
 	}
-	if _, err := first.Rotate(t.Context(), RotateRequest{Force: StepRetire}); err != nil {
+	if _, err := first.Rotate(t.Context(), RotateRequest{Force: true}); err != nil {
 		t.Fatal(err)
 	}
 	second.look(t.Context())
 	if second.Bundle().ID != first.Bundle().ID || second.Bundle().has(RootID(second.Signer().Root)) {
 		t.Error("the replica that cannot sign below the new root trusts the old one")
-	}
-}
-
-// Two replicas that begin at one moment do not make two roots.
-func TestTwoFirst(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	first := sync.OnceFunc(func() {
-		other := newHouse(t)
-		other.config.Records = h.records
-		other.move()
-	})
-	h.config.Records = &hooked{h.records, func(string) { first() }}
-	if _, err := NewManager(t.Context(), h.config); err == nil || !strings.Contains(err.Error(),
-		"and its key is not in") {
-		t.Errorf("got %v", err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +17,7 @@ import (
 // read them.
 const (
 	rootFile         = "root-key.pem"
-	nextRootFile     = "next-root-key.pem" // during a rotation
+	nextRootFile     = "next-root-key.pem" // until the records have the new root
 	intermediateFile = "intermediate-key.pem"
 )
 
@@ -79,34 +78,22 @@ func (s *selfSigned) start(ctx context.Context, now time.Time) error {
 	return s.refresh(ctx, now)
 }
 
-// first records the mesh's first root: that in the folder, or a new one. Errors: something names a root
-// that is missing, or another one.
+// first records the mesh's first root: that in the folder, or a new one where one may be made.
 func (s *selfSigned) first(ctx context.Context, now time.Time) error {
-	const again = "or move the whole state folder aside to begin anew: every workload has to join again then"
-	plugged, err := s.config.Records.Get(ctx, pluggedRecord())
-	if err != nil {
-		return err
-	}
 	root, err := s.dir.pair(rootFile)
-	isNew := root == nil
 	switch {
 	case err != nil:
 		return err
-	case plugged.Version != "":
-		return errors.New("the records say that this mesh trusts a plugged-in root, and a root of its own would " +
-			"lock out every workload: name the folder of the four files again, " + again)
-	case !isNew:
+	case root != nil:
 		s.config.Log.Warn("the records have no root; the one in the folder is used", "root", RootID(root.cert),
 			"file", s.dir.at(rootFile))
 	case s.dir.has(nextRootFile) || s.dir.has(intermediateFile):
 		return fmt.Errorf("%s or %s says that there was a root, and neither %s nor the records have it: restore both "+
-			"from a backup, %s", s.dir.at(nextRootFile), intermediateFile, rootFile, again)
-	case s.config.Address != "" && s.config.ReplicaToken != "":
-		return s.tokenError(errors.New("it says that this mesh has a root, and the store has none: start the " +
-			"replica first whose token it is, and see that the setting store is the same there; without ca.replicaToken " +
-			"this one begins a mesh of its own"))
+			"from a backup, or move the whole state folder aside to begin anew: every workload has to join again then",
+			s.dir.at(nextRootFile), intermediateFile, rootFile)
 	case s.config.Existing:
-		return fmt.Errorf("there is no root certificate in %s: create one with \"ashored init\"", s.config.Dir)
+		return fmt.Errorf("there is no root certificate in %s: create one with \"ashored init\"; if this mesh has a root, "+
+			"correct the settings ca.plugged and store, because every workload would have to join again", s.config.Dir)
 	default:
 		if root, err = s.makeRoot(now); err == nil {
 			err = s.dir.writePair(rootFile, root)
@@ -114,17 +101,11 @@ func (s *selfSigned) first(ctx context.Context, now time.Time) error {
 		if err != nil {
 			return err
 		}
-	}
-	id := RootID(root.cert)
-	err = s.states.commit(ctx, stateName, State{Since: now.UTC(), Active: id,
-		Roots: map[string][]byte{id: root.cert.Raw}}, "")
-	if isNew && errors.Is(err, record.ErrConflict) { // another replica was faster: its root counts
-		return os.Remove(s.dir.at(rootFile))
-	}
-	if isNew && err == nil {
 		s.report("root", root.cert, root.cert)
 	}
-	return err
+	id := RootID(root.cert)
+	return s.states.commit(ctx, stateName, State{Since: now.UTC(), Active: id,
+		Roots: map[string][]byte{id: root.cert.Raw}}, "")
 }
 
 // makeRoot makes a root.
@@ -139,18 +120,18 @@ func (s *selfSigned) makeRoot(now time.Time) (*pair, error) {
 
 // look implements authority.
 func (s *selfSigned) look(ctx context.Context, now time.Time) error {
-	for {
-		if err := s.refresh(ctx, now); err != nil || s.state.Step == None {
-			return err
-		}
-		facts, err := s.config.Facts(ctx)
-		if err != nil {
-			return err
-		}
-		if done, err := s.advance(ctx, facts, now); err != nil || !done {
-			return err
-		}
+	if err := s.refresh(ctx, now); err != nil || !s.state.rotating() {
+		return err
 	}
+	facts, err := s.config.Facts(ctx)
+	if err != nil || len(s.waiting(facts, now)) > 0 {
+		return err
+	}
+	err = s.commit(ctx, s.state.retired(now), RotateRequest{Actor: "ashored"}, 0)
+	if err == nil || errors.Is(err, record.ErrConflict) { // another replica was faster
+		err = s.refresh(ctx, now)
+	}
+	return err
 }
 
 // refresh takes the state of the records, and renews the intermediate.
@@ -170,19 +151,16 @@ func (s *selfSigned) refresh(ctx context.Context, now time.Time) error {
 	if s.bundle == nil || s.bundle.ID != bundle.ID {
 		s.bundle = bundle
 	}
-	if err := s.endRotation(); err != nil {
+	if err := s.takeNextRoot(); err != nil {
 		return err
 	}
 	return s.sign(ctx, now)
 }
 
-// endRotation replaces the key of the old root by that of the new one after a rotation.
-func (s *selfSigned) endRotation() error {
-	if s.state.Step != None || !s.dir.has(nextRootFile) {
-		return nil
-	}
+// takeNextRoot replaces the key of the old root by that of the new one once that is recorded.
+func (s *selfSigned) takeNextRoot() error {
 	p, err := s.dir.pair(nextRootFile)
-	if err != nil || RootID(p.cert) != s.state.Active {
+	if err != nil || p == nil || RootID(p.cert) != s.state.Active {
 		return err // one that was never recorded is replaced by the next rotation
 	}
 	return s.dir.rename(nextRootFile, rootFile)
@@ -214,7 +192,7 @@ func (s *selfSigned) sign(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if s.state.Step == StepActivate && root.Equal(active) {
+	if s.state.rotating() && root.Equal(active) {
 		cross, err := x509.ParseCertificate(s.state.Cross)
 		if err != nil {
 			return fmt.Errorf("the cross-signed root in the records: %w", err)

@@ -94,8 +94,8 @@ func TestRotationConflict(t *testing.T) {
 		}
 	}
 	h.later(m, settling)
-	if conflicts != 1 || m.own.state.Step != StepActivate || m.trouble != "" {
-		t.Errorf("%d conflicts, step %q, trouble %q", conflicts, m.own.state.Step, m.trouble)
+	if conflicts != 1 || !m.own.state.rotating() || m.trouble != "" {
+		t.Errorf("%d conflicts, state %+v, trouble %q", conflicts, m.own.state, m.trouble)
 	}
 }
 

@@ -212,7 +212,7 @@ func (s *Server) answer(ctx context.Context, c Call, p *Proof, raw []byte) ([]st
 	if err != nil {
 		return nil, err
 	}
-	x := issuance{workload: workload, proof: p, ask: ask, leaf: leaf, root: signer.root, bundle: bundle.ID, now: c.Now}
+	x := issuance{workload: workload, proof: p, ask: ask, leaf: leaf, root: signer.root, now: c.Now}
 	if err := s.config.Ledger.enter(ctx, &x); err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package ca
 
 import (
-	"cmp"
 	"context"
 	"crypto/x509"
 	"fmt"
@@ -53,16 +52,14 @@ func (m *Manager) show(ctx context.Context) (admin.Authority, error) {
 	return s, nil
 }
 
-// Rotate begins a rotation of the root, or forces a step, and takes all further steps that wait for
-// nothing. Errors: ErrRotate.
+// Rotate begins a rotation of the root, or forces its end. Errors: ErrRotate.
 func (m *Manager) Rotate(ctx context.Context, r RotateRequest) (admin.Authority, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.config.Now()
 	if err := m.authority.rotate(ctx, r, now); err != nil {
-		wanted := cmp.Or(r.Force, StepDistribute)
 		m.config.Audit(audit.Event{Action: audit.CARotate, Actor: r.Actor, Outcome: audit.Failed,
-			Reason: strings.TrimPrefix(r.Reason+": "+err.Error(), ": "), Details: map[string]string{"step": wanted}})
+			Reason: strings.TrimPrefix(r.Reason+": "+err.Error(), ": "), Details: map[string]string{"step": r.step()}})
 		return admin.Authority{}, err
 	}
 	if err := m.refresh(ctx, now); err != nil {
@@ -80,8 +77,8 @@ func certificateStatus(c *x509.Certificate, s *Signer) admin.Certificate {
 func (s *selfSigned) show(st *admin.Authority, f Facts, now time.Time) {
 	st.Kind, st.Folder = SelfSigned, string(s.dir)
 	st.Signer.Renew = half(s.signer.Cert)
-	if s.state.Step != None {
-		st.Rotation = rotation(s.state, s.waiting(f, now))
+	if s.state.rotating() {
+		st.Rotation = rotation(s.state.Since, s.waiting(f, now))
 	}
 	st.Replicas = s.config.Replicas()
 	if s.overdue != "" {
@@ -93,10 +90,9 @@ func (s *selfSigned) show(st *admin.Authority, f Facts, now time.Time) {
 	}
 }
 
-// rotation is the status of a rotation whose next step waits for w.
-func rotation(s State, w []admin.Waiting) admin.Rotation {
-	r := admin.Rotation{Step: s.Step, Since: s.Since, Next: s.following(), Count: len(w),
-		Waiting: w[:min(len(w), maxWaiting)]}
+// rotation is the status of a rotation whose end waits for w.
+func rotation(since time.Time, w []admin.Waiting) admin.Rotation {
+	r := admin.Rotation{Since: since, Count: len(w), Waiting: w[:min(len(w), maxWaiting)]}
 	for _, x := range w {
 		if x.Until.IsZero() {
 			r.Until = time.Time{}

@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"encoding/asn1"
 	"encoding/hex"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -34,10 +33,6 @@ type Workload struct {
 	// Leaves are its certificates, oldest first. Expired ones stay while connections that began with
 	// them may be open.
 	Leaves []admin.Leaf `json:"leaves"`
-	// Bundle is the ID of the bundle that it is known to have. Offered is the one that came with its
-	// latest certificate: it has that when it uses the key of this certificate.
-	Bundle  string `json:"bundle,omitempty"`
-	Offered string `json:"offered,omitempty"`
 	// Joined is when it proved itself by a token or a JWT, and From its address then. Renewed is when
 	// it got its latest certificate.
 	Joined  time.Time `json:"joined"`
@@ -74,11 +69,8 @@ func (w *Workload) prune(now time.Time, outlive time.Duration) {
 // join is the workload after it proved itself by a token or a JWT. Its former keys cannot renew any
 // more. Their certificates stay in the index, so that they can be revoked.
 func (w Workload) join(c *issuance) Workload {
-	if w.Key != c.ask.KeyHash {
-		w.Bundle = ""
-		if w.Key != "" && c.proof.How == byToken {
-			w.Replaced = c.now
-		}
+	if w.Key != c.ask.KeyHash && w.Key != "" && c.proof.How == byToken {
+		w.Replaced = c.now
 	}
 	w.Group, w.Joined, w.From = c.proof.Group, c.now, c.proof.from.String()
 	w.Previous, w.Key = "", c.ask.KeyHash
@@ -87,14 +79,10 @@ func (w Workload) join(c *issuance) Workload {
 
 // renew is the workload after a renewal with the certificate of a key.
 func (w Workload) renew(c *issuance) Workload {
-	with := keyHash(c.proof.Leaf)
 	if w.Key == "" {
 		w.Joined = c.now
 	}
-	if w.Key == with { // it has the bundle that came with this key
-		w.Bundle = w.Offered
-	}
-	w.Previous, w.Key = with, c.ask.KeyHash
+	w.Previous, w.Key = keyHash(c.proof.Leaf), c.ask.KeyHash
 	return w
 }
 
@@ -169,26 +157,8 @@ func (l *Ledger) Workloads(ctx context.Context) ([]Workload, error) {
 	return out, err
 }
 
-// Acknowledge records that a workload, "namespace/name", has a bundle. It writes only if that is
-// news. Errors: ErrNotFound.
-func (l *Ledger) Acknowledge(ctx context.Context, name, bundle string) error {
-	return l.retry(func() error {
-		w, version, err := l.workloads.get(ctx, name)
-		switch {
-		case err != nil:
-			return err
-		case version == "":
-			return fmt.Errorf("workload %.200q: %w", name, ErrNotFound)
-		case w.Bundle == bundle:
-			return nil
-		}
-		w.Bundle, w.Offered = bundle, bundle
-		return l.workloads.commit(ctx, name, w, version)
-	})
-}
-
-// Facts are what a rotation of the root waits for, as far as the ledger knows: certificates, not
-// connections. A record that cannot be read is an error, because every workload counts.
+// Facts are what a rotation of the root waits for. A record that cannot be read is an error, because
+// every workload counts.
 func (l *Ledger) Facts(ctx context.Context) (Facts, error) {
 	now := l.config.Now()
 	f := Facts{Grace: l.config.Grace}
@@ -206,8 +176,7 @@ func (l *Ledger) Facts(ctx context.Context) (Facts, error) {
 			continue
 		}
 		if leaf := w.Leaves[n-1]; leaf.NotAfter.Add(f.Grace).After(now) {
-			f.Leaves = append(f.Leaves, LeafFact{Workload: w.Name, RootID: leaf.Root, BundleID: w.Bundle,
-				NotAfter: leaf.NotAfter})
+			f.Leaves = append(f.Leaves, LeafFact{Workload: w.Name, RootID: leaf.Root, NotAfter: leaf.NotAfter})
 		}
 	}
 	return f, nil

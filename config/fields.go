@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -22,7 +23,8 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 	)
 	switch fieldName(fd) {
 	case "AuthorizationPolicy.targetRef", "AuthorizationPolicy.targetRefs",
-		"RequestAuthentication.targetRef", "RequestAuthentication.targetRefs":
+		"RequestAuthentication.targetRef", "RequestAuthentication.targetRefs",
+		"Telemetry.targetRef", "Telemetry.targetRefs":
 		return byReference, targets
 	case "ClientTLSSettings.credential_name":
 		return "a certificate by the name of a secret",
@@ -33,12 +35,27 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 		return "an abort by an HTTP/2 error", "use httpStatus or grpcStatus"
 	case "Delay.exponential_delay":
 		return "a delay that grows", "use fixedDelay"
+	case "ExtensionProvider.datadog", "ExtensionProvider.lightstep", "ExtensionProvider.opencensus",
+		"ExtensionProvider.skywalking", "ExtensionProvider.stackdriver":
+		return "this kind of provider", "use opentelemetry, which collectors of all kinds receive"
+	case "ExtensionProvider.sds":
+		return "a provider of certificates", "name files in the Gateway or DestinationRule"
+	case "HttpHeader.env_name":
+		return "a header from the environment of the control plane", "write the value"
 	case "HTTPRoute.delegate":
 		return "delegation to another VirtualService", "write its routes here"
 	case "L4MatchAttributes.source_subnet":
 		return "a match by the client's address", "match sourceLabels or sourceNamespace instead"
 	case "LoadBalancerSettings.zone_aware_lb_setting":
 		return "balancing within a zone", "use localityLbSetting"
+	case "Metrics.reporting_interval":
+		return "an interval of reports", "remove it; proxies count connections when they open and when they end"
+	case "MetricSelector.custom_metric":
+		return "a metric that Istio does not have", "write metric with one of Istio's, such as REQUEST_COUNT"
+	case "OpenTelemetryTracingProvider.dynatrace_sampler", "ResourceDetectors.dynatrace":
+		return "what only Dynatrace has", "remove it"
+	case "OpenTelemetryTracingProvider.service_attribute_enrichment":
+		return "another name of services in spans", "remove it; the name is APP.NAMESPACE"
 	case "Server.default_endpoint":
 		return "a default endpoint of a gateway", "remove it"
 	case "ServerTLSSettings.ca_cert_credential_name":
@@ -66,17 +83,22 @@ func required(fd protoreflect.FieldDescriptor) bool {
 		"Port.name", "Port.protocol", "ServicePort.number", "ServicePort.name", "SidecarPort.name",
 		"HTTPHealthCheckConfig.port", "TCPHealthCheckConfig.port", "GrpcHealthCheckConfig.port", "HTTPHeader.name",
 		"JWTHeader.name", "ClaimToHeader.header", "ClaimToHeader.claim", "JWTRule.issuer",
-		"EnvoyExternalAuthorizationHttpProvider.service", "EnvoyExternalAuthorizationHttpProvider.port",
-		"EnvoyExternalAuthorizationGrpcProvider.service", "EnvoyExternalAuthorizationGrpcProvider.port":
+		"ProviderRef.name", "Literal.value", "Environment.name", "RequestHeader.name", "Formatter.value",
+		"Filter.expression", "HttpHeader.name", "HttpService.path":
 		return true
 	}
-	return false
+	return isProvider(fd.ContainingMessage()) && (fd.Name() == "service" || fd.Name() == "port")
+}
+
+// isProvider reports whether a message is the configuration of an extension provider.
+func isProvider(md protoreflect.MessageDescriptor) bool {
+	return strings.HasSuffix(string(md.Name()), "Provider")
 }
 
 // needsFields reports whether a message means nothing when none of its fields is set.
 func needsFields(md protoreflect.MessageDescriptor) bool {
 	switch md.Name() {
-	case "TrafficPolicy", "ConnectionPoolSettings", "HTTPFaultInjection", "HTTPRewrite", "HTTPBody":
+	case "TrafficPolicy", "ConnectionPoolSettings", "HTTPFaultInjection", "HTTPRewrite", "HTTPBody", "CustomTag":
 		return true
 	}
 	return false
@@ -101,6 +123,9 @@ func isExportTo(fd protoreflect.FieldDescriptor) bool {
 // textRule returns the rule for the value of a field, or for each of its values. A rule returns
 // what is wrong, or nothing.
 func textRule(field string) func(string) string {
+	if strings.HasSuffix(field, "Provider.service") {
+		return checkProviderService
+	}
 	switch field {
 	case "DestinationRule.host":
 		return checkWildcardHost
@@ -164,7 +189,10 @@ func textRule(field string) func(string) string {
 	case "ProxyStatsMatcher.inclusion_prefixes", "ProxyStatsMatcher.inclusion_suffixes":
 		return checkStatName
 	case "JWTHeader.name", "JWTRule.output_payload_to_header", "ClaimToHeader.header", "HTTPHeader.name",
-		"ConsistentHashLB.http_header_name":
+		"ConsistentHashLB.http_header_name", "HttpHeader.name", "RequestHeader.name",
+		"EnvoyHttpGrpcV3LogProvider.additional_request_headers_to_log",
+		"EnvoyHttpGrpcV3LogProvider.additional_response_headers_to_log",
+		"EnvoyHttpGrpcV3LogProvider.additional_response_trailers_to_log":
 		return checkHeaderName
 	case "CorsPolicy.allow_headers", "CorsPolicy.expose_headers":
 		return checkHeaderNameOrAll
@@ -235,11 +263,21 @@ func textRule(field string) func(string) string {
 
 	case "MeshConfig.trust_domain", "MeshConfig.trust_domain_aliases":
 		return checkLowerHost
-	case "MeshConfig.access_log_file":
+	case "MeshConfig.access_log_file", "EnvoyFileAccessLogProvider.path":
 		return checkFile
-	case "EnvoyExternalAuthorizationHttpProvider.service", "EnvoyExternalAuthorizationGrpcProvider.service":
-		return checkProviderService
-	case "EnvoyExternalAuthorizationHttpProvider.path_prefix":
+	case "Zipkin.address":
+		return checkCollector
+	case "LogFormat.text":
+		return checkFormat
+	case "ProviderRef.name", "Literal.value", "Environment.name":
+		return checkFilled
+	case "Formatter.value":
+		return func(v string) string { return cmp.Or(checkFilled(v), checkFormat(v)) }
+	case "Filter.expression":
+		return checkLogFilter
+	case "TagOverride.value":
+		return checkTagValue
+	case "EnvoyExternalAuthorizationHttpProvider.path_prefix", "HttpService.path", "ZipkinTracingProvider.path":
 		return checkProviderPath
 	case "EnvoyExternalAuthorizationHttpProvider.status_on_error",
 		"EnvoyExternalAuthorizationGrpcProvider.status_on_error":

@@ -144,8 +144,32 @@ The fields of ` + "`defaultConfig`" + ` (ProxyConfig) are about the proxy's proc
 	for _, f := range proxyFields() {
 		b.WriteString(f.row())
 	}
+	b.WriteString(providersDoc)
 	return b.String()
 }
+
+const providersDoc = `
+## Providers
+
+A provider of ` + "`extensionProviders`" + ` has a name and one of these. Telemetry objects and ` + "`defaultProviders`" + ` name it.
+All fields of Istio's documentation are honoured, except where the last column says otherwise.
+
+| Provider | Receives | Notes |
+| --- | --- | --- |
+| ` + "`prometheus`" + ` | metrics | The mesh always has one of this name. Prometheus reads the metrics from the agents |
+| ` + "`envoyFileAccessLog`" + ` | access logs | The mesh always has one, called ` + "`envoy`" + `: /dev/stdout, in the mesh's accessLogFormat and accessLogEncoding |
+| ` + "`envoyHttpAls`" + ` | access logs of requests | By gRPC, Envoy's access log service |
+| ` + "`envoyTcpAls`" + ` | access logs of connections that are not HTTP | By gRPC |
+| ` + "`envoyOtelAls`" + ` | access logs | OTLP by gRPC. Labels are texts |
+| ` + "`opentelemetry`" + ` | spans | OTLP by gRPC, or by HTTP with ` + "`http`" + `. ` + "`dynatraceSampler`, `resourceDetectors.dynatrace`, `serviceAttributeEnrichment`" + ` and ` + "`envName`" + ` of headers are refused |
+| ` + "`zipkin`" + ` | spans | JSON of version 2. ` + "`envName`" + ` of headers is refused |
+| ` + "`envoyExtAuthzHttp`, `envoyExtAuthzGrpc`" + ` | requests of CUSTOM AuthorizationPolicies | See [authorization](authorization.md) |
+| ` + "`datadog`, `lightstep`, `opencensus`, `skywalking`, `stackdriver`" + ` | | Refused: collectors of all of them receive ` + "`opentelemetry`" + ` |
+| ` + "`sds`" + ` | | Refused: certificates are files |
+
+The service of a provider is a service of the mesh, such as a ServiceEntry. Its port needs a protocol: name it
+` + "`grpc`" + ` or ` + "`http`" + `. Proxies reach it even if their Sidecar does not import it.
+`
 
 // row is the field's line in a table.
 func (f meshField) row() string {

@@ -3,7 +3,9 @@ package config
 import (
 	"cmp"
 	"encoding/json"
+	"net"
 	"slices"
+	"strconv"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -36,6 +38,9 @@ func ParseMesh(file string, node *yaml.Node) (*mesh.MeshConfig, []Problem) {
 			d.report(problem)
 		}
 	}
+	if _, written := d.where[meshSection+".defaultProviders.metrics"]; !written { // an empty list means none
+		fillMetrics(m)
+	}
 	fillMesh(m)
 	return m, d.sortedProblems()
 }
@@ -43,8 +48,15 @@ func ParseMesh(file string, node *yaml.Node) (*mesh.MeshConfig, []Problem) {
 // DefaultMesh is the MeshConfig of a mesh without settings.
 func DefaultMesh() *mesh.MeshConfig {
 	m := &mesh.MeshConfig{}
+	fillMetrics(m)
 	fillMesh(m)
 	return m
+}
+
+// fillMetrics makes Prometheus the default provider of metrics. Source: Istio's default profile.
+func fillMetrics(m *mesh.MeshConfig) {
+	def(&m.DefaultProviders, &mesh.MeshConfig_DefaultProviders{})
+	m.DefaultProviders.Metrics = []string{PrometheusProvider}
 }
 
 // The ports of a proxy to which connections are redirected where MeshConfig's proxyListenPort and
@@ -57,6 +69,8 @@ const (
 // fillMesh sets what operators left to the defaults. Only fields that Ashore honours have one.
 // Source: Istio's defaults, https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/
 func fillMesh(m *mesh.MeshConfig) {
+	m.ExtensionProviders = withBuiltIn(m.ExtensionProviders)
+	fillTracing(m)
 	def(&m.ProxyListenPort, DefaultOutboundPort)
 	def(&m.ProxyInboundListenPort, DefaultInboundPort)
 	def(&m.RootNamespace, "istio-system")
@@ -88,6 +102,22 @@ func fillMesh(m *mesh.MeshConfig) {
 	if m.PathNormalization.Normalization == mesh.MeshConfig_ProxyPathNormalization_DEFAULT {
 		m.PathNormalization.Normalization = mesh.MeshConfig_ProxyPathNormalization_BASE
 	}
+}
+
+// fillTracing makes the collector of defaultConfig.tracing the default provider of spans, where
+// tracing is enabled and there is no other.
+func fillTracing(m *mesh.MeshConfig) {
+	const name = "defaultConfig.tracing"
+	host, text, err := net.SplitHostPort(m.GetDefaultConfig().GetTracing().GetZipkin().GetAddress())
+	port, notNumber := strconv.ParseUint(text, 10, 16)
+	if !m.EnableTracing || len(m.GetDefaultProviders().GetTracing()) > 0 || err != nil || notNumber != nil {
+		return
+	}
+	m.ExtensionProviders = append(m.ExtensionProviders, &mesh.MeshConfig_ExtensionProvider{Name: name,
+		Provider: &mesh.MeshConfig_ExtensionProvider_Zipkin{
+			Zipkin: &mesh.MeshConfig_ExtensionProvider_ZipkinTracingProvider{Service: host, Port: uint32(port)}}})
+	def(&m.DefaultProviders, &mesh.MeshConfig_DefaultProviders{})
+	m.DefaultProviders.Tracing = []string{name}
 }
 
 func def[T comparable](field *T, value T) {
@@ -136,6 +166,10 @@ func checkMesh(c *checker, m *mesh.MeshConfig) {
 		c.unsupported(in("outboundTrafficPolicy.mode"), "ALLOW_ANY_DYNAMIC_DNS", "use ALLOW_ANY or REGISTRY_ONLY")
 	}
 	c.extensionProviders(in("extensionProviders"), m.ExtensionProviders)
+	c.defaultProviders(in("defaultProviders"), m)
+	if m.EnableTracing && len(m.GetDefaultProviders().GetTracing()) == 0 && m.GetDefaultConfig().GetTracing().GetZipkin() == nil {
+		c.warnf(in("enableTracing"), "no traces are made without a provider: set defaultProviders.tracing too")
+	}
 }
 
 // machinePort says what a proxy, or the agent beside it, listens on a port for; empty: for nothing.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,11 @@ func TestMeshFieldsComplete(t *testing.T) {
 	walk("", descriptor)
 	for path, f := range listed {
 		if f.status == inParts {
-			walk(path+".", descriptor.Fields().ByJSONName(path).Message())
+			m := descriptor
+			for name := range strings.SplitSeq(path, ".") {
+				m = m.Fields().ByJSONName(name).Message()
+			}
+			walk(path+".", m)
 		}
 	}
 	for path := range listed {
@@ -74,6 +79,8 @@ func TestMeshDefaults(t *testing.T) {
 		OutboundTrafficPolicy: &mesh.MeshConfig_OutboundTrafficPolicy{Mode: mesh.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY},
 		LocalityLbSetting:     &networking.LocalityLoadBalancerSetting{Enabled: wrapperspb.Bool(true)},
 		PathNormalization:     &mesh.MeshConfig_ProxyPathNormalization{Normalization: mesh.MeshConfig_ProxyPathNormalization_BASE},
+		ExtensionProviders:    builtInProviders(),
+		DefaultProviders:      &mesh.MeshConfig_DefaultProviders{Metrics: []string{"prometheus"}},
 	}
 	got, problems := ParseMesh("ashored.yaml", nil)
 	if len(problems) != 0 {
@@ -126,12 +133,32 @@ mesh:
 	}
 }
 
+// An empty list of providers of metrics is not the same as no list.
+func TestMeshMetrics(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"mesh: {defaultProviders: {metrics: []}}":                                                   "[]",
+		"mesh: {defaultProviders: {accessLogging: [envoy]}}":                                        "[prometheus]",
+		"mesh: {extensionProviders: [{name: p, prometheus: {}}], defaultProviders: {metrics: [p]}}": "[p]",
+	} {
+		m, problems := ParseMesh("ashored.yaml", section(t, text, "mesh"))
+		if got := fmt.Sprint(m.DefaultProviders.Metrics); len(problems) > 0 || got != want {
+			t.Errorf("%s: got %s, want %s; problems %v", text, got, want, problems)
+		}
+	}
+}
+
 func TestMeshProblems(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, text, want string }{
 		{"unknown field", "mesh:\n  acessLogFile: /dev/stdout", "error ashored.yaml:2: mesh.acessLogFile: unknown field \"acessLogFile\", did you mean \"accessLogFile\"?"},
 		{"form", "mesh: text", "error ashored.yaml:1: mesh: want an object with fields (proxyListenPort, proxyInboundListenPort, proxyHttpPort, connectTimeout, hboneIdleTimeout, protocolDetectionTimeout, …), not \"text\""},
-		{"warning", "mesh:\n  enableTracing: true\n", "warning ashored.yaml:2: mesh.enableTracing: not supported yet, no traces are made: remove it"},
+		{"warning", "mesh:\n  ingressClass: a\n", "warning ashored.yaml:2: mesh.ingressClass: not supported yet, there is no Kubernetes ingress to serve: remove it"},
+		{"tracing without a provider", "mesh:\n  enableTracing: true\n", "warning ashored.yaml:2: mesh.enableTracing: no traces are made without a provider: set defaultProviders.tracing too"},
+		{"provider", "mesh:\n  defaultProviders:\n    accessLogging: [evoy]\n", "error ashored.yaml:3: mesh.defaultProviders.accessLogging[0]: no extension provider of access logs is called \"evoy\", did you mean \"envoy\"?"},
+		{"two of spans", "mesh:\n  extensionProviders: [{name: a, zipkin: {service: a.example, port: 80}}, {name: b, zipkin: {service: a.example, port: 80}}]\n  defaultProviders:\n    tracing: [a, b]\n", "error ashored.yaml:4: mesh.defaultProviders.tracing: spans go to one provider: keep one of the 2"},
+		{"collector", "mesh:\n  enableTracing: true\n  defaultConfig: {tracing: {zipkin: {address: zipkin}}}\n", "error ashored.yaml:3: mesh.defaultConfig.tracing.zipkin.address: \"zipkin\" is not a host and a port: write zipkin.ops.svc.cluster.local:9411"},
+		{"sampling", "mesh:\n  defaultConfig: {tracing: {sampling: 101}}\n", "error ashored.yaml:2: mesh.defaultConfig.tracing.sampling: a percentage is from 0 to 100, not 101"},
 		{"would protect", "mesh:\n  tlsDefaults: {minProtocolVersion: TLSV1_3}\n", "error ashored.yaml:2: mesh.tlsDefaults: not supported yet, the TLS versions, curves and ciphers of proxies are Envoy's own defaults: remove it, so that nobody relies on it"},
 		{"alias", "mesh:\n  trustDomainAliases: [old.example, \"a/b\"]\n", "error ashored.yaml:2: mesh.trustDomainAliases[1]: \"a/b\" is not a host name: leave out the scheme and the path"},
 		{"curve", "mesh:\n  meshMTLS: {minProtocolVersion: TLSV1_3, ecdhCurves: [P-255]}\n", "error ashored.yaml:2: mesh.meshMTLS.ecdhCurves[0]: unknown curve \"P-255\", did you mean \"P-256\"?"},

@@ -24,7 +24,6 @@ func allMeshFields() []meshField { return append(meshFields(), proxyFields()...)
 func meshFields() []meshField {
 	const (
 		kubernetes = "there is no Kubernetes ingress to serve"
-		telemetry  = "there are no providers of telemetry yet"
 	)
 	return []meshField{
 		{"proxyListenPort", honoured,
@@ -41,12 +40,13 @@ func meshFields() []meshField {
 		{"ingressService", ignored, kubernetes},
 		{"ingressControllerMode", ignored, kubernetes},
 		{"ingressSelector", ignored, kubernetes},
-		{"enableTracing", ignored, "no traces are made"},
+		{"enableTracing", honoured,
+			"true: spans go to defaultConfig.tracing.zipkin where neither defaultProviders.tracing nor a Telemetry says otherwise"},
 		{"accessLogFile", honoured, "the file of the access log, such as /dev/stdout; no log when unset"},
 		{"accessLogFormat", honoured,
 			"the format of a line of text, or a JSON object of names and formats; Istio's default when unset"},
 		{"accessLogEncoding", honoured, "TEXT or JSON; TEXT when unset"},
-		{"enableEnvoyAccessLogService", ignored, "logs are not sent by gRPC; use accessLogFile"},
+		{"enableEnvoyAccessLogService", ignored, "define a provider envoyHttpAls and name it in defaultProviders.accessLogging"},
 		{"disableEnvoyListenerLog", honoured,
 			"true: connections that no filter chain takes are not logged; false: they are when accessLogFile is set"},
 		{"defaultConfig", inParts, "see the second table"},
@@ -87,8 +87,9 @@ func meshFields() []meshField {
 			"the certificates of TLS destinations are always verified, unless a DestinationRule sets insecureSkipVerify"},
 		{"ca", refused, "certificates are signed by Ashore's own authority"},
 		{"extensionProviders", honoured,
-			"whom CUSTOM AuthorizationPolicies may ask: envoyExtAuthzHttp and envoyExtAuthzGrpc; other kinds give a warning"},
-		{"defaultProviders", ignored, telemetry},
+			"whom CUSTOM AuthorizationPolicies may ask, and what receives metrics, access logs and spans; see the third table"},
+		{"defaultProviders", honoured,
+			"the providers of metrics, accessLogging and tracing where no Telemetry names one; metrics is [prometheus] when unset, and an empty list counts nothing"},
 		{"discoverySelectors", refused, "all namespaces are read"},
 		{"pathNormalization", honoured,
 			"how request paths are normalized before they are matched; DEFAULT and unset mean BASE"},
@@ -108,18 +109,18 @@ func meshFields() []meshField {
 func proxyFields() []meshField {
 	const (
 		agent  = "this is a setting of the agent"
-		traces = "no traces are made"
 		old    = "Envoy takes it no more"
+		tracer = "define a provider opentelemetry and name it in defaultProviders.tracing"
 	)
 	fields := []meshField{
 		{"configPath", ignored, agent},
 		{"binaryPath", ignored, agent},
 		{"serviceCluster", ignored, agent},
-		{"tracingServiceName", ignored, traces},
+		{"tracingServiceName", ignored, "services are called APP.NAMESPACE in spans"},
 		{"drainDuration", ignored, agent},
 		{"discoveryAddress", ignored, agent},
 		{"discoveryRefreshDelay", ignored, old},
-		{"zipkinAddress", ignored, traces},
+		{"zipkinAddress", ignored, "set defaultConfig.tracing.zipkin.address"},
 		{"statsdUdpAddress", ignored, "metrics are read by Prometheus"},
 		{"envoyMetricsServiceAddress", ignored, "metrics are read by Prometheus"},
 		{"proxyAdminPort", ignored, agent},
@@ -130,9 +131,19 @@ func proxyFields() []meshField {
 		{"concurrency", ignored, agent},
 		{"proxyBootstrapTemplatePath", ignored, agent},
 		{"interceptionMode", ignored, "how traffic reaches the proxy is a setting of the agent"},
-		{"tracing", ignored, traces},
+		{"tracing", inParts, "how requests are traced where no Telemetry says otherwise"},
+		{"tracing.zipkin", honoured, "the address, a host of the mesh and a port, of the collector that enableTracing uses"},
+		{"tracing.lightstep", ignored, tracer},
+		{"tracing.datadog", ignored, tracer},
+		{"tracing.stackdriver", ignored, tracer},
+		{"tracing.openCensusAgent", ignored, tracer},
+		{"tracing.customTags", honoured, "tags of all spans: literal, environment or header"},
+		{"tracing.maxPathTagLength", honoured, "the length of a path in spans; 256 when unset"},
+		{"tracing.sampling", honoured, "the percentage of requests that begin a trace; 1 when unset or 0"},
+		{"tracing.tlsSettings", refused, "the TLS of a collector is that of its DestinationRule"},
+		{"tracing.enableIstioTags", honoured, "whether spans have Istio's tags, istio.canonical_service and others; true when unset"},
 		{"sds", ignored, old},
-		{"envoyAccessLogService", ignored, "logs are not sent by gRPC; use accessLogFile"},
+		{"envoyAccessLogService", ignored, "define a provider envoyHttpAls and name it in defaultProviders.accessLogging"},
 		{"envoyMetricsService", ignored, "metrics are read by Prometheus"},
 		{"proxyMetadata", honoured,
 			"ISTIO_META_CLUSTER_ID is the cluster ID in metrics, the trust domain when unset; others are ignored"},

@@ -10,8 +10,11 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	mesh "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 	security "istio.io/api/security/v1beta1"
+	telemetry "istio.io/api/telemetry/v1alpha1"
 	types "istio.io/api/type/v1beta1"
 )
 
@@ -89,6 +92,10 @@ func (c *checker) mapEntry(path string, fd protoreflect.FieldDescriptor, k proto
 		c.port(path, uint32(v.Uint()))
 	case "PeerAuthentication.port_level_mtls":
 		c.port(path, uint32(k.Uint()))
+	case "MetricsOverrides.tag_overrides":
+		c.why(path, checkTag(name))
+	case "Tracing.custom_tags":
+		c.why(path, checkFilled(name))
 	case "EnvoyExternalAuthorizationHttpProvider.include_additional_headers_in_check":
 		c.why(path, checkHeaderName(name))
 		c.why(path, checkHeaderText(v.String()))
@@ -128,6 +135,9 @@ func (c *checker) value(path string, fd protoreflect.FieldDescriptor, v protoref
 		case *durationpb.Duration:
 			c.duration(path, fieldName(fd), m)
 			return
+		case *structpb.Struct:
+			c.logLabels(path, m, fd.ContainingMessage().Parent().Name() == "EnvoyOpenTelemetryLogProvider")
+			return
 		case *networking.StringMatch:
 			c.stringMatch(path, m, fd.ContainingMessage().IsMapEntry())
 		}
@@ -151,14 +161,18 @@ func (c *checker) value(path string, fd protoreflect.FieldDescriptor, v protoref
 }
 
 func (c *checker) number(path string, fd protoreflect.FieldDescriptor, n float64) {
-	const leastPercent = 0.0001 // proxies have millionths
+	leastPercent := 0.0001 // proxies have millionths
 	name := fieldName(fd)
+	isPercent := strings.HasSuffix(name, "percent") || name == "Percent.value"
+	if name == "Tracing.sampling" || name == "Tracing.random_sampling_percentage" {
+		isPercent, leastPercent = true, 0.01
+	}
 	switch field := string(fd.Name()); {
 	case !(n >= 0) || math.IsInf(n, 0):
 		c.errorf(path, "the number must not be negative, it is %.10g", n)
 	case field == "port" || field == "number" || field == "target_port":
 		c.port(path, uint32(n))
-	case !strings.HasSuffix(field, "percent") && name != "Percent.value":
+	case !isPercent:
 	case n > 100:
 		c.errorf(path, "a percentage is from 0 to 100, not %v", n)
 	case n > 0 && n < leastPercent:
@@ -292,5 +306,15 @@ func (c *checker) message(path string, m proto.Message) {
 		c.policyOperation(path+".operation", m.GetOperation())
 	case *security.Condition:
 		c.policyCondition(path, m)
+	case *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider:
+		c.externalAuthorization(path, m)
+	case *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationRequestBody:
+		c.providerBody(path, m)
+	case *mesh.MeshConfig_ExtensionProvider_OpenTelemetryTracingProvider:
+		c.openTelemetry(path, m)
+	case *telemetry.Tracing:
+		c.tracing(path, m)
+	case *telemetry.MetricsOverrides_TagOverride:
+		c.tagOverride(path, m)
 	}
 }

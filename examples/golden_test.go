@@ -130,9 +130,7 @@ func byLetter(host string, _ int) netip.Addr { return netip.AddrFrom4([4]byte{24
 func resources(t *testing.T, c *push.Context, p goldentest.Proxy) string {
 	t.Helper()
 	g := gen.New()
-	n := p.Node(t)
-	n.Capabilities = g.Capabilities(p.Extensions)
-	scope := c.Scope(c.Classify(n))
+	scope := c.Scope(c.Classify(p.Node(t)))
 	var out strings.Builder
 	for _, typ := range []string{resource.ClusterType, resource.EndpointType, resource.ListenerType, resource.RouteType, resource.SecretType,
 		resource.ExtensionConfigType} {

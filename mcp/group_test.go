@@ -6,9 +6,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
-	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
 func reviewMerger() *feed.Merger[config.Key, *config.Object] {
@@ -106,9 +108,10 @@ func TestUnchangedResource(t *testing.T) {
 	sub := st.kinds[0][0]
 	sub.resources["shop/same"] = received{group: "same", hash: (&item{typeURL: "x", raw: []byte("y")}).sum(), size: 1}
 	sub.resources["shop/bad"] = received{group: "bad", hash: (&item{typeURL: "x", raw: []byte("y")}).sum(), size: 1, invalid: true}
-	a := &ads.Reply{}
+	a := &discoveryv3.DeltaDiscoveryResponse{}
 	for _, name := range []string{"shop/same", "shop/bad"} {
-		a.Items = append(a.Items, ads.Item{Name: name, TypeURL: "x", Body: []byte("y")})
+		a.Resources = append(a.Resources, &discoveryv3.Resource{Name: name,
+			Resource: &anypb.Any{TypeUrl: "x", Value: []byte("y")}})
 	}
 	changed, removed, problems, err := st.apply(sub, a)
 	if err != nil || len(changed)+len(removed) > 0 || len(problems) != 1 || !strings.HasSuffix(problems[0].Object, "shop/bad") {

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -23,7 +24,7 @@ import (
 // Source is the configuration of another control plane.
 type Source struct {
 	cfg  Config                                                      // immutable
-	node []byte                                                      // immutable; the encoded node of all requests
+	node *corev3.Node                                                // immutable
 	dial func(ctx context.Context, address string) (net.Conn, error) // immutable
 
 	// stateOfTheWorld is whether the next stream uses state of the world. It belongs to Run.
@@ -44,7 +45,7 @@ func New(cfg Config) (*Source, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	node, err := encodeNode(cfg.NodeID, cfg.Namespace, cfg.Revision)
+	node, err := newNode(cfg.NodeID, cfg.Namespace, cfg.Revision)
 	if err != nil {
 		return nil, fmt.Errorf("revision: %w", err)
 	}
@@ -99,29 +100,29 @@ func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object])
 }
 
 // connect opens a discovery stream; close ends its connection.
-func (s *Source) connect(ctx context.Context) (stream grpc.ClientStream, close func(), err error) {
+func (s *Source) connect(ctx context.Context) (w wire, close func(), err error) {
 	creds, err := s.cfg.clientCredentials()
 	if err != nil {
-		return nil, nil, err
+		return w, nil, err
 	}
 	conn, err := grpc.NewClient("passthrough:///"+s.cfg.Address,
 		grpc.WithTransportCredentials(creds), grpc.WithUserAgent("ashored"),
 		grpc.WithContextDialer(s.dial), grpc.WithKeepaliveParams(keepaliveParameters()), grpc.WithNoProxy(),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.cfg.MaxMessage), grpc.ForceCodecV2(codec{})),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.cfg.MaxMessage)),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 10 * time.Second}))
 	if err != nil {
-		return nil, nil, fmt.Errorf("address: %w", err)
+		return w, nil, fmt.Errorf("address: %w", err)
 	}
 	method := "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 	if s.stateOfTheWorld {
 		method = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
 	}
-	stream, err = conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
 	if err != nil {
 		_ = conn.Close() // nothing was sent
-		return nil, nil, err
+		return w, nil, err
 	}
-	return stream, func() { _ = conn.Close() }, nil
+	return wire{stream, s.stateOfTheWorld}, func() { _ = conn.Close() }, nil
 }
 
 // explain returns why the stream ended, and what to do. responded means that the server had sent a

@@ -10,11 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
-	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
 // stream is one xDS stream. The goroutine that calls run owns it.
@@ -79,7 +80,7 @@ func (st *stream) run(ctx context.Context) error {
 		cancel()
 		return err
 	}
-	messages, ended := make(chan []byte), make(chan error, 1)
+	messages, ended := make(chan *discoveryv3.DeltaDiscoveryResponse), make(chan error, 1)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -97,7 +98,9 @@ func (st *stream) run(ctx context.Context) error {
 }
 
 // serve subscribes to all kinds and handles messages until the stream ends.
-func (st *stream) serve(ctx context.Context, conn grpc.ClientStream, messages <-chan []byte, ended <-chan error) error {
+func (st *stream) serve(
+	ctx context.Context, conn wire, messages <-chan *discoveryv3.DeltaDiscoveryResponse, ended <-chan error,
+) error {
 	for _, versions := range st.kinds {
 		if err := st.subscribe(conn, versions[0]); err != nil {
 			return err
@@ -115,8 +118,8 @@ func (st *stream) serve(ctx context.Context, conn grpc.ClientStream, messages <-
 			if err := st.overdue(); err != nil {
 				return err
 			}
-		case raw := <-messages:
-			if err := st.handle(ctx, conn, raw); err != nil {
+		case m := <-messages:
+			if err := st.handle(ctx, conn, m); err != nil {
 				return err
 			}
 		}
@@ -124,17 +127,17 @@ func (st *stream) serve(ctx context.Context, conn grpc.ClientStream, messages <-
 }
 
 // receive forwards messages until the stream ends, and returns the reason.
-func receive(ctx context.Context, conn grpc.ClientStream, messages chan<- []byte) error {
+func receive(ctx context.Context, conn wire, messages chan<- *discoveryv3.DeltaDiscoveryResponse) error {
 	for {
-		var f frame
-		if err := conn.RecvMsg(&f); err != nil {
+		m, err := conn.receive()
+		if err != nil {
 			if errors.Is(err, io.EOF) {
 				return errors.New("the server closed the stream")
 			}
 			return err
 		}
 		select {
-		case messages <- f.raw:
+		case messages <- m:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -165,37 +168,28 @@ func (st *stream) missingKinds() (out []config.Kind) {
 }
 
 // subscribe sends the first request for a type.
-func (st *stream) subscribe(conn grpc.ClientStream, sub *subscription) error {
+func (st *stream) subscribe(conn wire, sub *subscription) error {
 	sub.requested = true
 	return st.send(conn, sub, "", nil)
 }
 
 // send sends a request. Without a nonce it subscribes; with one it acknowledges or rejects that
 // response.
-func (st *stream) send(conn grpc.ClientStream, sub *subscription, nonce string, rejection *ads.Rejection) error {
-	var node []byte
+func (st *stream) send(conn wire, sub *subscription, nonce string, rejection *rpcstatus.Status) error {
+	r := request{typeURL: sub.typeURL, version: sub.version, nonce: nonce, rejection: rejection}
 	if !st.nodeSent {
-		node, st.nodeSent = st.src.node, true
+		r.node, st.nodeSent = st.src.node, true
 	}
-	ask := ads.Ask{TypeURL: sub.typeURL, Node: node, Version: sub.version, Nonce: nonce, Rejected: rejection}
-	if st.src.stateOfTheWorld {
-		return conn.SendMsg(&frame{ask.EncodeState()})
-	}
-	return conn.SendMsg(&frame{ask.Encode()})
+	return conn.send(r)
 }
 
 // handle applies one response, acknowledges or rejects it, and publishes the changes.
-func (st *stream) handle(ctx context.Context, conn grpc.ClientStream, raw []byte) error {
+func (st *stream) handle(ctx context.Context, conn wire, a *discoveryv3.DeltaDiscoveryResponse) error {
 	receivedAt := time.Now()
-	sotw := st.src.stateOfTheWorld
-	a, err := ads.ReadReply(raw, sotw)
-	if err != nil {
-		return fmt.Errorf("invalid response: %w", err)
-	}
 	st.responded = true
-	sub := st.subscriptions[a.TypeURL]
+	sub := st.subscriptions[a.TypeUrl]
 	if sub == nil || !sub.requested {
-		st.src.cfg.Log.Debug("ignored a response for a type without a subscription", "type", clip(a.TypeURL))
+		st.src.cfg.Log.Debug("ignored a response for a type without a subscription", "type", clip(a.TypeUrl))
 		return nil
 	}
 	changed, removed, problems, err := st.apply(sub, a)
@@ -214,7 +208,7 @@ func (st *stream) handle(ctx context.Context, conn grpc.ClientStream, raw []byte
 
 // subscribeOlder tries the next older API version of a kind that has no resources so far. Servers
 // send an empty response for versions that they do not know.
-func (st *stream) subscribeOlder(conn grpc.ClientStream, sub *subscription) error {
+func (st *stream) subscribeOlder(conn wire, sub *subscription) error {
 	for _, versions := range st.kinds {
 		i := slices.Index(versions, sub)
 		if i < 0 || i+1 == len(versions) || versions[i+1].requested ||
@@ -228,7 +222,7 @@ func (st *stream) subscribeOlder(conn grpc.ClientStream, sub *subscription) erro
 
 // apply updates the subscription, and returns the changed and removed groups. problems has the
 // errors of invalid resources.
-func (st *stream) apply(sub *subscription, a *ads.Reply) (
+func (st *stream) apply(sub *subscription, a *discoveryv3.DeltaDiscoveryResponse) (
 	changed []feed.Update[*config.Object], removed []string, problems []feed.Problem, err error,
 ) {
 	unchanged := map[string]bool{}
@@ -241,9 +235,9 @@ func (st *stream) apply(sub *subscription, a *ads.Reply) (
 			}
 		}
 	}
-	for _, it := range a.Items {
-		r := item{kind: sub.kind, name: it.Name, typeURL: it.TypeURL, raw: it.Body}
-		now := received{hash: r.sum(), size: len(it.Body)}
+	for _, it := range a.Resources {
+		r := item{kind: sub.kind, name: it.Name, typeURL: it.Resource.GetTypeUrl(), raw: it.Resource.GetValue()}
+		now := received{hash: r.sum(), size: len(r.raw)}
 		if old, known := sub.resources[r.name]; known && r.name != "" && !old.invalid && old.hash == now.hash {
 			unchanged[r.name] = true // over state of the world, most resources are unchanged
 			continue
@@ -275,7 +269,7 @@ func (st *stream) apply(sub *subscription, a *ads.Reply) (
 		return nil, nil, nil, fmt.Errorf(
 			"objects have more than %d bytes: subscribe to fewer kinds", most)
 	}
-	for _, name := range a.Removed {
+	for _, name := range a.RemovedResources {
 		remove(name)
 	}
 	if st.src.stateOfTheWorld {
@@ -304,13 +298,15 @@ const maxProblems = 20
 // acknowledge accepts a response, or rejects it with the problems. Some servers send a rejected
 // response again at once. So a type is rejected at most once a second, and further invalid responses
 // are acknowledged.
-func (st *stream) acknowledge(conn grpc.ClientStream, sub *subscription, a *ads.Reply, problems []feed.Problem) error {
+func (st *stream) acknowledge(
+	conn wire, sub *subscription, a *discoveryv3.DeltaDiscoveryResponse, problems []feed.Problem,
+) error {
 	if a.Nonce == "" {
 		return nil
 	}
 	now := time.Now()
 	if len(problems) == 0 || now.Sub(sub.rejected) < time.Second {
-		sub.version = a.Version
+		sub.version = a.SystemVersionInfo
 		return st.send(conn, sub, a.Nonce, nil)
 	}
 	sub.rejected = now
@@ -323,12 +319,9 @@ func (st *stream) acknowledge(conn grpc.ClientStream, sub *subscription, a *ads.
 	}
 	st.src.cfg.Log.Warn("the server sent invalid objects", "server", st.src.cfg.Address,
 		"type", sub.typeURL, "count", len(problems), "first", problems[0].String())
-	return st.send(conn, sub, a.Nonce, &ads.Rejection{Code: codeInvalidArgument,
+	return st.send(conn, sub, a.Nonce, &rpcstatus.Status{Code: int32(codes.InvalidArgument),
 		Message: strings.ToValidUTF8(text, "?")})
 }
-
-// codeInvalidArgument is google.rpc.Code.INVALID_ARGUMENT.
-const codeInvalidArgument = 3
 
 // publish sends one Full batch once every kind has a response, and after that the changes of each
 // response. Removals by name are explicit.

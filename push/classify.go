@@ -17,7 +17,6 @@ func (c *Context) Classify(n Node) Facets {
 		Type:         n.Type,
 		Interception: n.Interception,
 		CapturesDNS:  n.CapturesDNS,
-		Capabilities: n.Capabilities,
 		IPv6Only:     ipv6Only(n.IPs.Items()),
 		DualStack:    dualStack(n.IPs.Items()),
 		RouteSources: c.matchesFor(n),
@@ -28,6 +27,7 @@ func (c *Context) Classify(n Node) Facets {
 		PeerAuthentication:    c.policiesFor(c.peers, config.PeerAuthentication, n),
 		RequestAuthentication: c.policiesFor(c.requests, config.RequestAuthentication, n),
 		AuthorizationPolicy:   c.policiesFor(c.authorization, config.AuthorizationPolicy, n),
+		Telemetry:             c.telemetryFor(n),
 	}
 	root := c.in.Mesh.Config.GetRootNamespace()
 	switch n.Type {

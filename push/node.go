@@ -38,13 +38,6 @@ const (
 // IsTProxy reports whether the rules of ashore-agent redirect the traffic.
 func (i Interception) IsTProxy() bool { return i == TProxy || i == TProxyIPv4 }
 
-// Capabilities is the set of optional extensions that a client has, one bit each. Package gen
-// defines the bits.
-type Capabilities uint64
-
-// Has reports whether c contains all of want.
-func (c Capabilities) Has(want Capabilities) bool { return c&want == want }
-
 // Label is one label of a workload.
 type Label struct{ Key, Value string }
 
@@ -80,8 +73,7 @@ type Node struct {
 	Probe unique.Handle[string]
 	// ProxyConfig is the part of Istio's ProxyConfig that annotations of this WorkloadGroup set, in
 	// protobuf encoding; zero if there is no group.
-	ProxyConfig  unique.Handle[string]
-	Capabilities Capabilities
+	ProxyConfig unique.Handle[string]
 }
 
 // Facets are the facts that a proxy's resources depend on. Proxies with equal facets get equal
@@ -129,7 +121,9 @@ type Facets struct {
 	PeerAuthentication    *intern.List[*config.Object]
 	RequestAuthentication *intern.List[*config.Object]
 	AuthorizationPolicy   *intern.List[*config.Object]
-	Capabilities          Capabilities
+	// Telemetry lists the Telemetry objects that apply to the proxy: of the mesh, of its namespace and
+	// of its labels, in this order, at most one of each.
+	Telemetry *intern.List[*config.Object]
 }
 
 // Own holds the facts that are specific to one proxy. Equal values are one pointer.

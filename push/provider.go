@@ -12,18 +12,36 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// ProviderService returns the service of an external authorization provider. The host is empty if
-// it is a provider of another kind. The namespace is empty if the service may be in any namespace.
+// ProviderService returns the service of an extension provider. The host is empty if the provider
+// has no service. The namespace is empty if the service may be in any namespace.
 func ProviderService(p *mesh.MeshConfig_ExtensionProvider) (namespace, host string, port uint32) {
-	service, port := p.GetEnvoyExtAuthzGrpc().GetService(), p.GetEnvoyExtAuthzGrpc().GetPort()
-	if h := p.GetEnvoyExtAuthzHttp(); h != nil {
-		service, port = h.Service, h.Port
+	m := p.ProtoReflect()
+	kind := m.WhichOneof(m.Descriptor().Oneofs().ByName("provider"))
+	if kind == nil {
+		return "", "", 0
 	}
-	namespace, host, ok := strings.Cut(service, "/")
+	to, ok := m.Get(kind).Message().Interface().(interface {
+		GetService() string
+		GetPort() uint32
+	})
 	if !ok {
-		return "", service, port
+		return "", "", 0
 	}
-	return namespace, host, port
+	if namespace, host, ok = strings.Cut(to.GetService(), "/"); !ok {
+		namespace, host = "", to.GetService()
+	}
+	return namespace, host, to.GetPort()
+}
+
+// ProviderAddress returns the host and port of a provider's service, if the proxy knows the service.
+func (sc *Scope) ProviderAddress(p *mesh.MeshConfig_ExtensionProvider) (host string, port uint32, ok bool) {
+	namespace, host, port := ProviderService(p)
+	d, known := sc.Destinations.Get(host)
+	if !known || namespace != "" && d.Service.Namespace != namespace {
+		return "", 0, false
+	}
+	_, ok = d.Service.Port(port)
+	return host, port, ok
 }
 
 // AskedProvider returns the provider that the CUSTOM policies of a proxy name. It returns nil if

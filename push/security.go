@@ -73,8 +73,8 @@ func (x policies) matching(
 	return out
 }
 
-// SelectorLabels returns the labels that a security policy selects by. An empty map selects all
-// workloads.
+// SelectorLabels returns the labels that a security policy or a Telemetry selects by. An empty map
+// selects all workloads.
 func SelectorLabels(o *config.Object) map[string]string {
 	s, ok := o.Spec.(interface {
 		GetSelector() *typev1beta1.WorkloadSelector

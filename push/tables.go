@@ -1,6 +1,8 @@
 package push
 
 import (
+	mesh "istio.io/api/mesh/v1alpha1"
+
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/internal/memo"
@@ -23,6 +25,7 @@ type tables struct {
 	sources      intern.Lists[any]
 	strings      intern.Lists[string]
 	destinations intern.Lists[Destination]
+	providers    intern.Lists[*mesh.MeshConfig_ExtensionProvider]
 
 	own          *memo.Func[Own, Own]
 	egressOf     *memo.Func[Egress, Egress]

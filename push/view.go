@@ -49,8 +49,8 @@ type viewIn struct {
 	namespace string
 	sidecar   *SidecarConfig
 	gateways  *intern.List[GatewayServer]
-	// provider is the provider that the proxy's policies name. Nil if there is none.
-	provider *mesh.MeshConfig_ExtensionProvider
+	// providers lists the extension providers that the proxy may call.
+	providers *intern.List[*mesh.MeshConfig_ExtensionProvider]
 }
 
 // identityViewIn holds everything that the view of proxies with an identity depends on. It has a
@@ -101,7 +101,7 @@ func (c *Context) viewOf(f Facets) *view {
 	in := viewIn{
 		tables: c.tables, mesh: c.in.Mesh, services: c.cache.services(), routes: c.cache.routes(), rules: c.cache.rules(),
 		typ: f.Type, namespace: f.Namespace, sidecar: f.Sidecar, gateways: f.Gateways,
-		provider: AskedProvider(c.in.Mesh.Config, f.AuthorizationPolicy),
+		providers: c.providersFor(f),
 	}
 	v := keep(&c.cache.views, c.tables.view, in)
 	if !f.Identity {
@@ -135,8 +135,8 @@ func newView(in viewIn) *view {
 	default:
 		egress, called = in.imported(all)
 	}
-	if in.provider != nil {
-		called = withProvider(all, called, in.provider)
+	for _, p := range in.providers.Items() {
+		called = withProvider(all, called, p)
 	}
 	v := &view{egress: in.tables.egress.Of(egress), all: all}
 	v.destinations = in.destinations(called)

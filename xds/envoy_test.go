@@ -16,7 +16,10 @@ import (
 	"testing"
 	"time"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/internal/testport"
@@ -344,4 +347,75 @@ func TestEnvoyMakeBeforeBreak(t *testing.T) {
 			t.Errorf("%d of %d requests failed, for example: %v", n, sent.Load(), *example.Load())
 		}
 	})
+}
+
+// unfinished is a control plane that changes cluster a and does not send its endpoints again.
+type unfinished struct {
+	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
+	endpoints *resource.Resource
+	changed   chan struct{} // closed when the changed cluster is sent
+}
+
+func (u *unfinished) DeltaAggregatedResources(
+	st discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer,
+) error {
+	send := func(r *resource.Resource) error {
+		return st.Send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: r.TypeURL, Nonce: r.Version(),
+			Resources: []*discoveryv3.Resource{{Name: r.Name, Version: r.Version(),
+				Resource: &anypb.Any{TypeUrl: r.TypeURL, Value: r.Body()}}}})
+	}
+	for {
+		m, err := st.Recv()
+		switch {
+		case err != nil:
+			return err
+		case m.ResponseNonce == "" && m.TypeUrl == xds.ClusterType:
+			err = send(xdstest.Cluster("a", time.Second))
+		case m.ResponseNonce == "" && m.TypeUrl == xds.EndpointType:
+			err = send(u.endpoints)
+		case m.TypeUrl == xds.EndpointType:
+			err = send(xdstest.Cluster("a", 2*time.Second))
+			close(u.changed)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// A control plane restarts after it changed a cluster, and before Envoy had its endpoints. Envoy does
+// not wait for its timeout of 15 s.
+func TestEnvoyReconnectsWarming(t *testing.T) {
+	t.Parallel()
+	up := backend(t, "a")
+	u := &unfinished{endpoints: xdstest.Endpoints("a", up), changed: make(chan struct{})}
+	l, err := net.Listen("tcp", testport.Address(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer()
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, u)
+	go g.Serve(l)
+	t.Cleanup(g.Stop)
+	e := startEnvoy(t, l.Addr().String(), true)
+	<-u.changed
+	eventually(t, func() string {
+		if n := e.stat("cluster_manager.warming_clusters"); n != 1 {
+			return fmt.Sprintf("%d clusters are warming, want 1", n)
+		}
+		return ""
+	})
+	g.Stop()
+
+	p := newPlane(t, nil, l.Addr().String(), nil)
+	p.publish(xdstest.Cluster("a", 2*time.Second), u.endpoints)
+	eventually(t, func() string {
+		if proxies := p.server.Proxies(); len(proxies) != 1 || len(proxies[0].Types) != 3 {
+			return fmt.Sprintf("proxies %+v, want one with 3 types", proxies)
+		}
+		return latest(p.server)
+	})
+	if n := e.stat("cluster.a.init_fetch_timeout"); n > 0 {
+		t.Errorf("the cluster became active by its timeout (%d)", n)
+	}
 }

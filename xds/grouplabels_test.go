@@ -34,7 +34,7 @@ func TestGroupLabels(t *testing.T) {
 			Spec: &networking.WorkloadGroup{Metadata: &networking.WorkloadGroup_ObjectMeta{Labels: labels},
 				Template: &networking.WorkloadEntry{Labels: map[string]string{"app": "template", "t": "1"}}}}
 	}
-	s := &Server{nodes: &nodes{}}
+	s := &Server{}
 	own := push.Node{ID: "web-1.shop", Namespace: "shop",
 		Labels: s.nodes.labels.Of([]push.Label{{Key: "own", Value: "1"}, {Key: "tier", Value: "own"}})}
 	st := &stream{server: s, proxy: &proxy{Node: own}}

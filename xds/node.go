@@ -3,12 +3,10 @@ package xds
 import (
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"unique"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -22,27 +20,11 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// nodes reads nodes. An encoded Node has some 60 KB, nearly all of it the list of extensions that
-// the client was built with. That list is equal for all clients of one build, and is read once.
+// nodes reads nodes. Equal lists are one pointer, so that equal nodes are equal. Safe for concurrent
+// use.
 type nodes struct {
-	capabilities func(extensions []string) push.Capabilities // immutable
-	labels       intern.Lists[push.Label]
-	addresses    intern.Lists[netip.Addr]
-	seed         maphash.Seed // immutable
-
-	mu    sync.Mutex
-	known map[uint64]push.Capabilities // guarded by mu: by hash of the extensions
-}
-
-// maxBuilds is how many extension lists are remembered.
-const maxBuilds = 256
-
-func newNodes(capabilities func([]string) push.Capabilities) *nodes {
-	return &nodes{
-		capabilities: capabilities,
-		seed:         maphash.MakeSeed(),
-		known:        map[uint64]push.Capabilities{},
-	}
+	labels    intern.Lists[push.Label]
+	addresses intern.Lists[netip.Addr]
 }
 
 // proxy is a client as its node describes it.
@@ -84,7 +66,7 @@ func (ns *nodes) read(raw []byte) (*proxy, error) {
 	if len(raw) > maxNode {
 		return nil, fmt.Errorf("the node has %d bytes, at most %d are allowed", len(raw), maxNode)
 	}
-	n, extensions, err := unmarshalNode(raw)
+	n, err := unmarshalNode(raw)
 	if err != nil {
 		return nil, fmt.Errorf("read node: %w", err)
 	}
@@ -112,41 +94,33 @@ func (ns *nodes) read(raw []byte) (*proxy, error) {
 	l := n.GetLocality()
 	p.Locality = registry.Locality{Region: shared(l.GetRegion()), Zone: shared(l.GetZone()),
 		SubZone: shared(l.GetSubZone())}
-	if err := ns.readMetadata(p, meta); err != nil {
-		return nil, err
-	}
-	p.Capabilities, err = ns.capable(extensions)
-	return p, err
+	return p, ns.readMetadata(p, meta)
 }
 
 // fieldExtensions is Node.extensions.
 const fieldExtensions = 9
 
-// unmarshalNode reads an encoded Node without its extensions, and returns the part of it that has
-// them, from the first to the last.
-func unmarshalNode(raw []byte) (n *corev3.Node, extensions []byte, err error) {
+// unmarshalNode reads an encoded Node without its extensions, which are nearly all of its 60 KB.
+func unmarshalNode(raw []byte) (*corev3.Node, error) {
 	rest := make([]byte, 0, 4<<10)
-	first, end := len(raw), len(raw)
-	for at := 0; at < len(raw); {
-		num, _, size := protowire.ConsumeField(raw[at:])
+	for len(raw) > 0 {
+		num, _, size := protowire.ConsumeField(raw)
 		if size < 0 {
-			return nil, nil, fmt.Errorf("malformed: %w", protowire.ParseError(size))
+			return nil, fmt.Errorf("malformed: %w", protowire.ParseError(size))
 		}
-		if num == fieldExtensions {
-			first, end = min(first, at), at+size
-		} else {
-			rest = append(rest, raw[at:at+size]...)
+		if num != fieldExtensions {
+			rest = append(rest, raw[:size]...)
 		}
-		at += size
+		raw = raw[size:]
 	}
 	if len(rest) > maxMetadata {
-		return nil, nil, fmt.Errorf("it has %d bytes without its extensions, at most %d are allowed", len(rest), maxMetadata)
+		return nil, fmt.Errorf("it has %d bytes without its extensions, at most %d are allowed", len(rest), maxMetadata)
 	}
-	n = &corev3.Node{}
+	n := &corev3.Node{}
 	if err := proto.Unmarshal(rest, n); err != nil {
-		return nil, nil, fmt.Errorf("malformed: %w", err)
+		return nil, fmt.Errorf("malformed: %w", err)
 	}
-	return n, raw[first:end], nil
+	return n, nil
 }
 
 // buildVersion is the version of the client's program, "1.40.0"; empty if it does not say.
@@ -258,32 +232,6 @@ func addresses(list, id string) ([]netip.Addr, error) {
 		return nil, errors.New("no valid IP address in the service node id or metadata")
 	}
 	return out, nil
-}
-
-// capable returns what a client with these encoded extensions can take. Equal lists are read once.
-func (ns *nodes) capable(extensions []byte) (push.Capabilities, error) {
-	key := maphash.Bytes(ns.seed, extensions)
-	ns.mu.Lock()
-	defer ns.mu.Unlock()
-	if c, ok := ns.known[key]; ok {
-		return c, nil
-	}
-	var n corev3.Node
-	if err := proto.Unmarshal(extensions, &n); err != nil {
-		return 0, fmt.Errorf("read the extensions of the node: %w", err)
-	}
-	var names []string
-	for _, e := range n.Extensions {
-		if e.Name != "" && !e.Disabled {
-			names = append(names, e.Name)
-		}
-	}
-	if len(ns.known) >= maxBuilds {
-		clear(ns.known)
-	}
-	c := ns.capabilities(names)
-	ns.known[key] = c
-	return c, nil
 }
 
 // shared returns s, one copy for all who hold an equal text.

@@ -17,11 +17,6 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// countNodes reads nodes; a client's capabilities are how many extensions it names.
-func countNodes() *nodes {
-	return newNodes(func(names []string) push.Capabilities { return push.Capabilities(len(names)) })
-}
-
 func encodeNode(t testing.TB, n *corev3.Node, metadata map[string]any) []byte {
 	t.Helper()
 	var err error
@@ -39,7 +34,7 @@ func encodeNode(t testing.TB, n *corev3.Node, metadata map[string]any) []byte {
 
 func TestNode(t *testing.T) {
 	t.Parallel()
-	ns := countNodes()
+	ns := &nodes{}
 	raw := encodeNode(t, &corev3.Node{
 		Id:                   "sidecar~10.9.9.9~web-1.shop~shop.svc.cluster.local",
 		Locality:             &corev3.Locality{Region: "eu", Zone: "eu-1", SubZone: "rack"},
@@ -57,13 +52,13 @@ func TestNode(t *testing.T) {
 	got := map[string]any{
 		"type": p.Type, "id": p.Node.ID, "whole": p.ID, "namespace": p.Namespace, "domain": p.DNSDomain, "account": p.ServiceAccount, "network": p.Network,
 		"ips": fmt.Sprint(p.IPs.Items()), "labels": fmt.Sprint(p.Labels.Items()), "locality": p.Locality, "mode": p.Interception, "dns": p.CapturesDNS, "port": p.HTTPProxyPort,
-		"capabilities": p.Capabilities, "agent": p.Agent, "envoy": p.Envoy,
+		"agent": p.Agent, "envoy": p.Envoy,
 	}
 	want := map[string]any{
 		"type": push.Sidecar, "id": "web-1.shop", "whole": "sidecar~10.9.9.9~web-1.shop~shop.svc.cluster.local", "namespace": "front", "domain": "shop.svc.cluster.local",
 		"account": "web", "network": "n1", "ips": fmt.Sprint([]netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("2001:db8::1")}),
 		"labels": fmt.Sprint([]push.Label{{Key: "app", Value: "web"}, {Key: "version", Value: "v1"}}), "locality": registry.Locality{Region: "eu", Zone: "eu-1", SubZone: "rack"},
-		"mode": push.None, "dns": true, "port": uint32(15080), "capabilities": push.Capabilities(2), "agent": "v0.3.0", "envoy": "1.40.0",
+		"mode": push.None, "dns": true, "port": uint32(15080), "agent": "v0.3.0", "envoy": "1.40.0",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("node (-want +got):\n%s", d)
@@ -102,7 +97,7 @@ func TestNodeDefaultsAndErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, err := countNodes().read(encodeNode(t, &corev3.Node{Id: tc.id}, tc.metadata))
+			p, err := new(nodes).read(encodeNode(t, &corev3.Node{Id: tc.id}, tc.metadata))
 			got := ""
 			if err != nil {
 				got = err.Error()
@@ -123,7 +118,7 @@ func TestNodeManyAddresses(t *testing.T) {
 	for i := range 2 * maxAddresses {
 		fmt.Fprintf(&list, "10.0.%d.%d,", i>>8, i&255)
 	}
-	p, err := countNodes().read(encodeNode(t, &corev3.Node{Id: "sidecar~10.0.0.1~a~b"},
+	p, err := new(nodes).read(encodeNode(t, &corev3.Node{Id: "sidecar~10.0.0.1~a~b"},
 		map[string]any{"INSTANCE_IPS": list.String()}))
 	if err != nil || p.IPs.Len() != maxAddresses {
 		t.Errorf("got %d addresses, error %v; want %d", p.IPs.Len(), err, maxAddresses)
@@ -134,7 +129,7 @@ func TestNodeManyAddresses(t *testing.T) {
 func FuzzNode(f *testing.F) {
 	f.Add(encodeNode(f, &corev3.Node{Id: "sidecar~10.0.0.1~a~b", Extensions: []*corev3.Extension{{Name: "x"}}},
 		map[string]any{"LABELS": map[string]any{"a": "b"}}))
-	ns := countNodes()
+	ns := &nodes{}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if p, err := ns.read(raw); err == nil && p.IPs.Len() == 0 {
 			t.Error("a node without an address")
@@ -156,7 +151,7 @@ func realNode(b testing.TB, i int) []byte {
 }
 
 func BenchmarkNode(b *testing.B) {
-	ns := countNodes()
+	ns := &nodes{}
 	raw := realNode(b, rand.IntN(1000))
 	b.SetBytes(int64(len(raw)))
 	b.ReportAllocs()

@@ -45,8 +45,6 @@ type Context interface {
 type Generator interface {
 	// Set returns the resources of one type for a proxy of that scope; none of an unknown type.
 	Set(typeURL string, sc *push.Scope) resource.Set
-	// Capabilities returns what a client with these extensions supports.
-	Capabilities(extensions []string) push.Capabilities
 }
 
 // Objects are the configuration objects that other control planes read (MCP over xDS); *mcp.Catalog
@@ -119,7 +117,7 @@ type Server struct {
 	log     hclog.Logger  // immutable
 	metrics *metrics      // immutable
 	cache   *ads.Cache    // immutable
-	nodes   *nodes        // immutable
+	nodes   nodes         // safe for concurrent use
 	quotas  *quotas       // immutable
 	admit   chan struct{} // immutable; has a token for each stream that generates a type for the first time
 	stopped chan struct{} // immutable; closed when Run ends
@@ -162,7 +160,6 @@ func New(cfg Config) (*Server, error) {
 		log:     log,
 		peerLog: ratelimit.NewLogger(log),
 		cache:   ads.NewCache(),
-		nodes:   newNodes(cfg.Generator.Capabilities),
 		admit:   make(chan struct{}, cfg.Admissions),
 		stopped: make(chan struct{}),
 		name:    rand.Text(),

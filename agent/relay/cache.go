@@ -1,14 +1,16 @@
 package relay
 
 import (
-	"bytes"
+	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/ashore-mesh/ashore/internal/task"
-	"github.com/ashore-mesh/ashore/xds/ads"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // cache holds acknowledged resources by type and name. Safe for concurrent use.
@@ -37,21 +39,21 @@ func newCache() *cache {
 }
 
 // put stores an acknowledged response to a subscription.
-func (c *cache) put(r *ads.Reply, s *subscription) {
+func (c *cache) put(r *response, s *subscription) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := c.types[r.TypeURL]
+	t := c.types[r.TypeUrl]
 	if t == nil || s.newEnvoy {
 		t = &cachedType{Resources: map[string]cached{}}
-		c.types[r.TypeURL] = t
+		c.types[r.TypeUrl] = t
 	}
 	t.All = s.all
-	for _, it := range r.Items {
-		if s.wants(it.Name) {
-			t.Resources[it.Name] = cached{it.Version, bytes.Clone(it.Raw)} // do not keep the whole response in memory
+	for _, res := range r.Resources {
+		if s.wants(res.Name) {
+			t.Resources[res.Name] = cached{res.Version, resource.Encode(res)}
 		}
 	}
-	for _, name := range r.Removed {
+	for _, name := range r.RemovedResources {
 		if s.all {
 			delete(t.Resources, name)
 		} else if s.wants(name) {
@@ -68,35 +70,46 @@ func (c *cache) put(r *ads.Reply, s *subscription) {
 // Envoy that ends unsubscribes from what the next one needs.
 const maxUnused = 1000
 
-// reply returns the resources of a type that wanted accepts, sorted by name, without bodies. all
-// says that the cache is complete for the type.
-func (c *cache) reply(typeURL string, wanted func(name string) bool) (r *ads.Reply, all bool) {
+// reply returns the resources of a type that wanted accepts, sorted by name. all says that the cache
+// is complete for the type. Errors: a resource cannot be decoded.
+func (c *cache) reply(typeURL string, wanted func(name string) bool) (r *response, all bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r = &ads.Reply{TypeURL: typeURL}
+	r = &response{TypeUrl: typeURL}
 	t := c.types[typeURL]
 	if t == nil {
-		return r, false
+		return r, false, nil
 	}
-	for name, res := range t.Resources {
+	for _, name := range slices.Sorted(maps.Keys(t.Resources)) {
+		raw := t.Resources[name].Raw
 		switch {
 		case !wanted(name):
-		case res.Raw == nil:
-			r.Removed = append(r.Removed, name)
+		case raw == nil:
+			r.RemovedResources = append(r.RemovedResources, name)
 		default:
-			r.Items = append(r.Items, ads.Item{Name: name, Version: res.Version, Raw: res.Raw})
+			res := &discoveryv3.Resource{}
+			if err := proto.Unmarshal(raw, res); err != nil {
+				return nil, false, fmt.Errorf("cached %s %s: %w", shortType(typeURL), name, err)
+			}
+			r.Resources = append(r.Resources, res)
 		}
 	}
-	slices.Sort(r.Removed)
-	slices.SortFunc(r.Items, func(a, b ads.Item) int { return strings.Compare(a.Name, b.Name) })
-	return r, t.All
+	return r, t.All, nil
 }
 
-// read returns all resources of a type, with bodies.
-func (c *cache) read(typeURL string) (*ads.Reply, error) {
-	r, _ := c.reply(typeURL, everything)
-	r.Nonce = "cache" // ReadReply requires one
-	return ads.ReadReply(r.Encode(), false)
+// versions returns the versions of the resources of a type by name.
+func (c *cache) versions(typeURL string) map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[string]string{}
+	if t := c.types[typeURL]; t != nil {
+		for name, res := range t.Resources {
+			if res.Raw != nil {
+				out[name] = res.Version
+			}
+		}
+	}
+	return out
 }
 
 // snapshot returns a copy of all types. It shares the resources' bytes, which never change.

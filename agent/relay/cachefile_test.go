@@ -13,7 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ashore-mesh/ashore/xds/ads"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
 	"github.com/ashore-mesh/ashore/xds/resource"
 	"github.com/ashore-mesh/ashore/xds/xdstest"
 )
@@ -22,21 +25,18 @@ import (
 func filled(t testing.TB) *cache {
 	t.Helper()
 	c := newCache()
-	reply := func(typeURL string, resources ...*resource.Resource) *ads.Reply {
-		raw := (&ads.Reply{TypeURL: typeURL, Nonce: "1"}).Encode()
+	reply := func(typeURL string, resources ...*resource.Resource) *response {
+		r := &response{TypeUrl: typeURL, Nonce: "1"}
 		for _, res := range resources {
-			raw = append(raw, res.Entry()...)
-		}
-		r, err := ads.ReadReply(raw, false)
-		if err != nil {
-			t.Fatal(err)
+			r.Resources = append(r.Resources, &discoveryv3.Resource{Name: res.Name, Version: res.Version(),
+				Resource: &anypb.Any{TypeUrl: typeURL, Value: res.Body()}})
 		}
 		return r
 	}
 	c.put(reply(resource.ClusterType, xdstest.Cluster("a", time.Second), xdstest.Cluster("b", time.Second)),
 		&subscription{all: true})
 	eds := reply(resource.EndpointType, xdstest.Endpoints("a", 1))
-	eds.Removed = []string{"gone"}
+	eds.RemovedResources = []string{"gone"}
 	c.put(eds, &subscription{names: map[string]struct{}{"a": {}, "gone": {}}})
 	return c
 }
@@ -57,9 +57,9 @@ func TestCacheFile(t *testing.T) {
 		t.Fatalf("%v, confirmed at %s, want %s", err, confirmed, now)
 	}
 	for _, typeURL := range []string{resource.ClusterType, resource.EndpointType} {
-		want, wantAll := c.reply(typeURL, everything)
-		have, all := got.reply(typeURL, everything)
-		if !bytes.Equal(have.Encode(), want.Encode()) || all != wantAll {
+		want, wantAll, wantErr := c.reply(typeURL, everything)
+		have, all, err := got.reply(typeURL, everything)
+		if !proto.Equal(have, want) || all != wantAll || errors.Join(err, wantErr) != nil {
 			t.Errorf("%s: got %+v, all %v; want %+v, %v", typeURL, have, all, want, wantAll)
 		}
 	}

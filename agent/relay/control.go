@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"time"
 
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
-	"github.com/ashore-mesh/ashore/xds/ads"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -30,8 +30,8 @@ func (r *Relay) control(l *link) error {
 		return err
 	}
 	defer u.close()
-	for _, a := range r.controlAsks() {
-		u.send(a.Encode())
+	for _, q := range r.controlRequests() {
+		u.send(q)
 	}
 	silent := time.After(answerTimeout)
 	accept := func() {
@@ -43,13 +43,13 @@ func (r *Relay) control(l *link) error {
 	if r.cfg.Plaintext {
 		accept()
 	}
-	var sent *ads.Ask
+	var sent *request
 	for {
 		r.mu.Lock()
 		changed, health := r.changed, r.health
 		r.mu.Unlock()
 		if health != sent {
-			u.send(health.Encode())
+			u.send(health)
 			sent = health
 		}
 		select {
@@ -60,45 +60,37 @@ func (r *Relay) control(l *link) error {
 		case <-silent:
 			return fmt.Errorf("it accepts the connection and does not answer within %s", answerTimeout)
 		case <-changed:
-		case raw, ok := <-u.responses:
+		case reply, ok := <-u.responses:
 			if !ok {
 				return *u.err
 			}
-			reply, err := ads.ReadReply(raw, false)
-			if err != nil {
-				return err
-			}
-			u.send(r.take(reply).Encode())
+			u.send(r.take(reply))
 			accept()
 		}
 	}
 }
 
-// controlAsks returns the first requests of a control stream. They claim the version of the name
+// controlRequests returns the first requests of a control stream. They claim the version of the name
 // table only: roots and probe are always sent, because the agent compares them with those in use.
-func (r *Relay) controlAsks() []*ads.Ask {
+func (r *Relay) controlRequests() []*request {
 	all := []string{"*"}
-	asks := []*ads.Ask{{TypeURL: configType, Node: r.node, Subscribe: all}}
+	out := []*request{{TypeUrl: configType, Node: r.cfg.Node, ResourceNamesSubscribe: all}}
 	if r.cfg.SetProbe != nil {
-		asks = append(asks, &ads.Ask{TypeURL: probeType, Subscribe: all})
+		out = append(out, &request{TypeUrl: probeType, ResourceNamesSubscribe: all})
 	}
 	if r.cfg.SetNames != nil {
-		cached, _ := r.cache.reply(namesType, everything)
-		claims := map[string]string{}
-		for _, it := range cached.Items {
-			claims[it.Name] = it.Version
-		}
-		asks = append(asks, &ads.Ask{TypeURL: namesType, Subscribe: all, Claims: claims})
+		out = append(out, &request{TypeUrl: namesType, ResourceNamesSubscribe: all,
+			InitialResourceVersions: r.cache.versions(namesType)})
 	}
-	return asks
+	return out
 }
 
 // take handles a response on the control stream and returns the answer.
-func (r *Relay) take(reply *ads.Reply) *ads.Ask {
-	answer := &ads.Ask{TypeURL: reply.TypeURL, Nonce: reply.Nonce}
+func (r *Relay) take(reply *response) *request {
+	answer := &request{TypeUrl: reply.TypeUrl, ResponseNonce: reply.Nonce}
 	if err := r.apply(reply); err != nil {
-		r.log.Warn("response rejected", "type", shortType(reply.TypeURL), "error", err)
-		answer.Rejected = &ads.Rejection{Code: int32(codes.InvalidArgument), Message: err.Error()}
+		r.log.Warn("response rejected", "type", shortType(reply.TypeUrl), "error", err)
+		answer.ErrorDetail = &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: err.Error()}
 		return answer
 	}
 	r.cache.put(reply, &subscription{all: true})
@@ -106,28 +98,28 @@ func (r *Relay) take(reply *ads.Reply) *ads.Ask {
 }
 
 // apply passes the resources of a response to the Set functions.
-func (r *Relay) apply(reply *ads.Reply) error {
-	switch reply.TypeURL {
+func (r *Relay) apply(reply *response) error {
+	switch reply.TypeUrl {
 	case configType:
 		return r.applyConfig(reply, r.cfg.SetRoots)
 	case probeType:
 		return r.applyProbe(reply)
 	case namesType:
-		for _, it := range reply.Items {
-			if err := r.cfg.SetNames(it.Body); err != nil {
+		for _, it := range reply.Resources {
+			if err := r.cfg.SetNames(it.Resource.GetValue()); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	return fmt.Errorf("%s was not requested", reply.TypeURL)
+	return fmt.Errorf("%s was not requested", reply.TypeUrl)
 }
 
 // applyConfig passes on the mesh's ProxyConfig, of which there is one.
-func (r *Relay) applyConfig(reply *ads.Reply, setRoots func(pem []string) error) error {
-	for _, it := range reply.Items {
+func (r *Relay) applyConfig(reply *response, setRoots func(pem []string) error) error {
+	for _, it := range reply.Resources {
 		m := &meshv1alpha1.ProxyConfig{}
-		if err := proto.Unmarshal(it.Body, m); err != nil {
+		if err := proto.Unmarshal(it.Resource.GetValue(), m); err != nil {
 			return fmt.Errorf("read the ProxyConfig: %w", err)
 		}
 		if err := setRoots(m.GetCaCertificatesPem()); err != nil {
@@ -140,16 +132,16 @@ func (r *Relay) applyConfig(reply *ads.Reply, setRoots func(pem []string) error)
 
 // applyProbe passes on the probe of the workload's group. A response without one keeps the last
 // probe: the group may be missing for a moment, or the control plane may not support probes.
-func (r *Relay) applyProbe(reply *ads.Reply) error {
-	if len(reply.Items) == 0 {
-		if cached, _ := r.cache.reply(probeType, everything); len(cached.Items) > 0 {
+func (r *Relay) applyProbe(reply *response) error {
+	if len(reply.Resources) == 0 {
+		if len(r.cache.versions(probeType)) > 0 {
 			return nil
 		}
 		return r.cfg.SetProbe(nil)
 	}
-	for _, it := range reply.Items {
+	for _, it := range reply.Resources {
 		var m networkingv1.ReadinessProbe
-		if err := proto.Unmarshal(it.Body, &m); err != nil {
+		if err := proto.Unmarshal(it.Resource.GetValue(), &m); err != nil {
 			return fmt.Errorf("read the probe of the WorkloadGroup: %w", err)
 		}
 		if err := r.cfg.SetProbe(&m); err != nil {
@@ -163,9 +155,9 @@ func (r *Relay) applyProbe(reply *ads.Reply) error {
 // ones.
 func (r *Relay) restoreControl() {
 	for _, typeURL := range []string{configType, probeType, namesType} {
-		cached, err := r.cache.read(typeURL)
+		cached, _, err := r.cache.reply(typeURL, everything)
 		switch {
-		case err != nil || len(cached.Items) == 0:
+		case err != nil || len(cached.Resources) == 0:
 		case typeURL == configType:
 			err = r.applyConfig(cached, func([]string) error { return nil })
 		case typeURL == probeType && r.cfg.SetProbe == nil, typeURL == namesType && r.cfg.SetNames == nil:

@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -90,7 +91,7 @@ func (r *Relay) connect(ctx context.Context, address string) (used time.Time, er
 		return used, err
 	}
 	conn, err := NewClient(address, raw,
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(Codec()), grpc.MaxCallRecvMsgSize(maxResponse)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)),
 		grpc.WithInitialWindowSize(512<<10), grpc.WithInitialConnWindowSize(1<<20),
 		grpc.WithIdleTimeout(0),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingTime, Timeout: pingTimeout}))
@@ -188,25 +189,24 @@ func (e *refusedError) GRPCStatus() *status.Status { return e.status }
 
 // upstream is one stream to the control plane.
 type upstream struct {
-	link   *link             // immutable
-	stream grpc.ClientStream // immutable
+	link   *link                                                                 // immutable
+	stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient // immutable
 	cancel context.CancelFunc
 
-	responses <-chan []byte // closed when the stream has ended
-	err       *error        // readable once responses is closed
+	responses <-chan *response // closed when the stream has ended
+	err       *error           // readable once responses is closed
 }
 
 // open opens a stream. It ends with the link.
 func (l *link) open() (*upstream, error) {
 	ctx, cancel := context.WithCancel(l.ctx)
-	stream, err := l.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true},
-		"/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources")
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(l.conn).DeltaAggregatedResources(ctx)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
 	u := &upstream{link: l, stream: stream, cancel: cancel}
-	u.responses, u.err = receive(stream, ctx.Done())
+	u.responses, u.err = receive(stream.Recv, ctx.Done())
 	return u, nil
 }
 
@@ -221,8 +221,8 @@ func (u *upstream) close() {
 }
 
 // send sends a request. An error ends the link.
-func (u *upstream) send(request []byte) {
-	if err := u.stream.SendMsg(&Frame{Data: request}); err != nil && !errors.Is(err, io.EOF) {
+func (u *upstream) send(r *request) {
+	if err := u.stream.Send(r); err != nil && !errors.Is(err, io.EOF) {
 		u.link.fail(err)
 	} // after io.EOF receive returns the reason
 }

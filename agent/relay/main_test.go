@@ -201,7 +201,7 @@ func startRelay(t *testing.T, c Config, socket string) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := grpc.NewServer(grpc.ForceServerCodecV2(Codec()))
+	g := grpc.NewServer()
 	r.Register(g)
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup

@@ -6,8 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
 // rejected are the resources that Envoy rejected last, with its messages.
@@ -16,9 +14,9 @@ type rejected map[rejectedKey]string
 type rejectedKey struct{ typeURL, name string }
 
 // add adds the resources of a response.
-func (r rejected) add(reply *ads.Reply, message string) {
+func (r rejected) add(reply *response, message string) {
 	for _, name := range namesOf(reply) {
-		r[rejectedKey{reply.TypeURL, name}] = cmp.Or(message, "Envoy gave no reason")
+		r[rejectedKey{reply.TypeUrl, name}] = cmp.Or(message, "Envoy gave no reason")
 	}
 }
 

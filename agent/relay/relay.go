@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"runtime/debug"
@@ -14,13 +13,12 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/hashicorp/go-hclog"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/task"
-	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
 // Config is the configuration of a Relay. Node, Addresses, Dial, SetRoots, SetConfig and Log are
@@ -78,13 +76,12 @@ const (
 type Relay struct {
 	cfg   Config       // immutable
 	log   hclog.Logger // immutable
-	node  []byte       // immutable; encoded
 	cache *cache       // immutable
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced when link or health changes
 	link     *link         // in use; nil: none
-	health   *ads.Ask      // the latest report; nil: none yet
+	health   *request      // the latest report; nil: none yet
 	sessions []*session    // oldest first; only the newest writes to the cache
 	rejected rejected      // of all sessions
 
@@ -98,12 +95,7 @@ type Relay struct {
 // New makes a relay and reads the cache file. If the file cannot be used, Status says why.
 func New(c Config) (*Relay, error) {
 	c.MaxAge = cmp.Or(c.MaxAge, defaultMaxAge)
-	node, err := proto.MarshalOptions{Deterministic: true}.Marshal(c.Node)
-	if err != nil {
-		return nil, fmt.Errorf("encode node: %w", err)
-	}
-	r := &Relay{cfg: c, log: c.Log.Named("xds"), node: node, cache: newCache(),
-		rejected: rejected{}, changed: make(chan struct{}), since: time.Now()}
+	r := &Relay{cfg: c, log: c.Log.Named("xds"), cache: newCache(), rejected: rejected{}, changed: make(chan struct{}), since: time.Now()}
 	if c.CacheFile != "" {
 		r.restore()
 	}
@@ -140,9 +132,9 @@ func (r *Relay) Run(ctx context.Context) error {
 // ReportHealth reports to the control plane why the workload is unhealthy; empty: it is healthy. ports
 // are the states of the workload's ports, "8080=closed". The report is repeated on each connection.
 func (r *Relay) ReportHealth(reason string, ports []string) {
-	a := &ads.Ask{TypeURL: healthType, Subscribe: ports}
+	a := &request{TypeUrl: healthType, ResourceNamesSubscribe: ports}
 	if reason != "" {
-		a.Rejected = &ads.Rejection{Code: int32(codes.Unavailable), Message: reason}
+		a.ErrorDetail = &rpcstatus.Status{Code: int32(codes.Unavailable), Message: reason}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -261,7 +261,10 @@ func TestNewEnvoy(t *testing.T) {
 	for typeURL, want := range map[string]string{xds.ClusterType: "[c0]", xds.EndpointType: "[c0]",
 		xds.ListenerType: "[l1]", xds.RouteType: "[r1]"} {
 		eventually(t, func() string {
-			held, _ := r.cache.reply(typeURL, everything)
+			held, _, err := r.cache.reply(typeURL, everything)
+			if err != nil {
+				return err.Error()
+			}
 			if got := fmt.Sprint(itemNames(held)); got != want {
 				return fmt.Sprintf("%s: the cache has %s, want %s", typeURL, got, want)
 			}

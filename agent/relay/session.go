@@ -7,42 +7,40 @@ import (
 	"slices"
 	"strconv"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
-// session is one stream of Envoy. It passes frames between Envoy and one link, or answers from the
+// session is one stream of Envoy. It passes messages between Envoy and one link, or answers from the
 // cache while there is none. It ends when the link does, or when there is another one. Envoy then
 // opens the next stream and claims the versions that it has. One goroutine, run, owns it.
 type session struct {
-	relay *Relay            // immutable
-	envoy grpc.ServerStream // immutable
-	link  *link             // immutable; nil: the cache answers
-	up    *upstream         // nil without a link
+	relay *Relay      // immutable
+	envoy envoyStream // immutable
+	link  *link       // immutable; nil: the cache answers
+	up    *upstream   // nil without a link
 
 	nonces int // of responses from the cache
 
 	subs map[string]*subscription // by type; run writes it, with relay.mu held
 }
 
-// Register adds the discovery service to Envoy's server, which has to use Codec. It serves
-// incremental ADS only.
-func (r *Relay) Register(g *grpc.Server) {
-	g.RegisterService(&grpc.ServiceDesc{
-		ServiceName: "envoy.service.discovery.v3.AggregatedDiscoveryService",
-		HandlerType: (*any)(nil),
-		Streams: []grpc.StreamDesc{
-			{StreamName: "DeltaAggregatedResources", Handler: r.serve, ServerStreams: true, ClientStreams: true},
-		},
-		Metadata: "envoy/service/discovery/v3/ads.proto",
-	}, r)
+// service is the discovery service of a relay: incremental ADS only.
+type service struct {
+	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
+	relay *Relay
 }
 
-// serve serves one stream until it ends.
-func (r *Relay) serve(_ any, envoy grpc.ServerStream) error {
+// Register adds the discovery service to Envoy's server.
+func (r *Relay) Register(g *grpc.Server) {
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, service{relay: r})
+}
+
+// DeltaAggregatedResources serves one stream until it ends.
+func (v service) DeltaAggregatedResources(envoy envoyStream) error {
+	r := v.relay
 	s := &session{relay: r, envoy: envoy, subs: map[string]*subscription{}}
 	r.mu.Lock()
 	s.link = r.link
@@ -62,8 +60,8 @@ var errMoved = status.Error(codes.Unavailable, "the connection to the control pl
 
 // run handles one event at a time: a request, a response, another link, the end.
 func (s *session) run(ctx context.Context) (err error) {
-	requests, readErr := receive(s.envoy, ctx.Done())
-	var responses <-chan []byte
+	requests, readErr := receive(s.envoy.Recv, ctx.Done())
+	var responses <-chan *response
 	if s.link != nil {
 		if s.up, err = s.link.open(); err != nil {
 			s.link.fail(err)
@@ -82,20 +80,20 @@ func (s *session) run(ctx context.Context) (err error) {
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()
 		case <-changed:
-		case raw, ok := <-requests:
+		case r, ok := <-requests:
 			if !ok && errors.Is(*readErr, io.EOF) {
 				return nil
 			}
 			if !ok {
 				return *readErr
 			}
-			err = s.request(raw)
-		case raw, ok := <-responses:
+			err = s.request(r)
+		case reply, ok := <-responses:
 			if !ok {
 				s.link.fail(*s.up.err)
 				return errMoved
 			}
-			err = s.response(raw)
+			err = s.send(reply)
 		}
 		if err != nil {
 			return err
@@ -104,15 +102,11 @@ func (s *session) run(ctx context.Context) (err error) {
 }
 
 // request handles a request of Envoy.
-func (s *session) request(raw []byte) error {
-	r, err := ads.ReadRequest(raw, false)
-	if err != nil {
-		return status.Error(codes.InvalidArgument, err.Error())
-	}
+func (s *session) request(r *request) error {
 	sub, first := s.subscribe(r)
 	if s.up != nil {
-		s.up.send(raw)
-	} else if first || r.Renames() {
+		s.up.send(r)
+	} else if first || renames(r) {
 		return s.fromCache(sub)
 	}
 	return nil
@@ -120,32 +114,32 @@ func (s *session) request(raw []byte) error {
 
 // subscribe records the names and the answer in a request. first says that it is the first request
 // of its type.
-func (s *session) subscribe(r *ads.Request) (sub *subscription, first bool) {
+func (s *session) subscribe(r *request) (sub *subscription, first bool) {
 	s.relay.mu.Lock()
 	defer s.relay.mu.Unlock()
-	sub = s.subs[r.TypeURL]
+	sub = s.subs[r.TypeUrl]
 	if first = sub == nil; first {
-		sub = newSubscription(r.TypeURL)
-		s.subs[r.TypeURL] = sub
+		sub = newSubscription(r.TypeUrl)
+		s.subs[r.TypeUrl] = sub
 	}
 	rejected := s.relay.rejected
-	if first && len(r.Claims) == 0 {
+	if first && len(r.InitialResourceVersions) == 0 {
 		sub.newEnvoy = true
-		rejected.drop(r.TypeURL, everything)
+		rejected.drop(r.TypeUrl, everything)
 	}
-	if first || r.Renames() {
+	if first || renames(r) {
 		sub.subscribe(r, first)
-		rejected.drop(r.TypeURL, func(name string) bool { return !sub.wants(name) })
+		rejected.drop(r.TypeUrl, func(name string) bool { return !sub.wants(name) })
 	}
-	answered := sub.answer(r.Nonce)
+	answered := sub.answer(r.ResponseNonce)
 	switch {
 	case answered == nil:
-	case r.Rejected != nil:
-		rejected.add(answered, r.Rejected.Message)
-		s.relay.log.Warn("Envoy rejected resources", "type", shortType(r.TypeURL), "error", r.Rejected.Message)
+	case r.ErrorDetail != nil:
+		rejected.add(answered, r.ErrorDetail.Message)
+		s.relay.log.Warn("Envoy rejected resources", "type", shortType(r.TypeUrl), "error", r.ErrorDetail.Message)
 	default:
 		names := namesOf(answered)
-		rejected.drop(r.TypeURL, func(name string) bool { return slices.Contains(names, name) })
+		rejected.drop(r.TypeUrl, func(name string) bool { return slices.Contains(names, name) })
 		if s.up != nil && s.newest() {
 			s.relay.cache.put(answered, sub)
 		}
@@ -160,35 +154,28 @@ func (s *session) newest() bool {
 	return sessions[len(sessions)-1] == s
 }
 
-// response handles a response of the control plane and passes it on.
-func (s *session) response(raw []byte) error {
-	reply, err := ads.ReadReply(raw, false)
-	if err != nil {
-		s.link.fail(err)
-		return errMoved
-	}
-	return s.send(reply, raw)
-}
-
 // send sends a response to Envoy.
-func (s *session) send(reply *ads.Reply, raw []byte) error {
+func (s *session) send(reply *response) error {
 	s.relay.mu.Lock()
-	if sub := s.subs[reply.TypeURL]; sub != nil {
+	if sub := s.subs[reply.TypeUrl]; sub != nil {
 		sub.send(reply)
 	}
 	s.relay.mu.Unlock()
-	return s.envoy.SendMsg(&Frame{Data: raw})
+	return s.envoy.Send(reply)
 }
 
 // fromCache sends Envoy the resources of a type that it lacks and the cache has. It sends an empty
 // response only if Envoy has nothing and the type is known to be empty.
 func (s *session) fromCache(sub *subscription) error {
-	reply, all := s.relay.cache.reply(sub.typeURL, sub.lacks)
+	reply, all, err := s.relay.cache.reply(sub.typeURL, sub.lacks)
+	if err != nil {
+		return err
+	}
 	nothing := sub.all && all && len(sub.has)+len(sub.pending) == 0
-	if len(reply.Items)+len(reply.Removed) == 0 && !nothing {
+	if len(reply.Resources)+len(reply.RemovedResources) == 0 && !nothing {
 		return nil
 	}
 	s.nonces++
 	reply.Nonce = "agent-" + strconv.Itoa(s.nonces)
-	return s.send(reply, reply.Encode())
+	return s.send(reply)
 }

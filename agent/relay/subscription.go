@@ -3,8 +3,6 @@ package relay
 import (
 	"maps"
 	"slices"
-
-	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
 // subscription is one type on one stream of Envoy. It does no I/O.
@@ -17,7 +15,7 @@ type subscription struct {
 	// has are the names that Envoy claimed or was sent, and those of which it knows that there is
 	// no resource.
 	has     map[string]struct{}
-	pending []*ads.Reply // sent and not acknowledged, oldest first
+	pending []*response // sent and not acknowledged, oldest first
 
 	// newEnvoy says that Envoy is new, and acknowledged nothing yet. Its first response is complete, so
 	// the cache drops what an earlier Envoy had.
@@ -40,34 +38,34 @@ func contains(names map[string]struct{}, name string) bool {
 }
 
 // subscribe applies the names of a request. first says that it is the first request of the type.
-func (s *subscription) subscribe(r *ads.Request, first bool) {
-	subscribed := r.Subscribe()
-	for _, name := range subscribed {
+func (s *subscription) subscribe(r *request, first bool) {
+	for _, name := range r.ResourceNamesSubscribe {
 		if name != "*" {
 			s.names[name] = struct{}{}
 			delete(s.has, name) // a new subscription is answered again
 		}
 	}
-	for _, name := range r.Unsubscribe {
+	for _, name := range r.ResourceNamesUnsubscribe {
 		delete(s.names, name)
 	}
 	if first {
-		for name := range r.Claims {
+		for name := range r.InitialResourceVersions {
 			s.has[name] = struct{}{}
 		}
 		s.all = len(s.names) == 0
 	}
-	s.all = (s.all || slices.Contains(subscribed, "*")) && !slices.Contains(r.Unsubscribe, "*")
+	s.all = (s.all || slices.Contains(r.ResourceNamesSubscribe, "*")) &&
+		!slices.Contains(r.ResourceNamesUnsubscribe, "*")
 	maps.DeleteFunc(s.has, func(name string, _ struct{}) bool { return !s.wants(name) })
 }
 
 // send records that a response is sent to Envoy.
-func (s *subscription) send(r *ads.Reply) {
+func (s *subscription) send(r *response) {
 	s.pending = append(s.pending, r)
-	for _, it := range r.Items {
+	for _, it := range r.Resources {
 		s.has[it.Name] = struct{}{}
 	}
-	for _, name := range r.Removed {
+	for _, name := range r.RemovedResources {
 		if delete(s.has, name); contains(s.names, name) {
 			s.has[name] = struct{}{}
 		}
@@ -75,21 +73,12 @@ func (s *subscription) send(r *ads.Reply) {
 }
 
 // answer returns the response with a nonce, which Envoy has answered; nil if there is none.
-func (s *subscription) answer(nonce string) *ads.Reply {
-	i := slices.IndexFunc(s.pending, func(r *ads.Reply) bool { return r.Nonce == nonce })
+func (s *subscription) answer(nonce string) *response {
+	i := slices.IndexFunc(s.pending, func(r *response) bool { return r.Nonce == nonce })
 	if i < 0 {
 		return nil
 	}
 	r := s.pending[i]
 	s.pending = slices.Delete(s.pending, i, i+1)
 	return r
-}
-
-// namesOf returns the names in a response, those that do not exist included.
-func namesOf(r *ads.Reply) []string {
-	names := slices.Clone(r.Removed)
-	for _, it := range r.Items {
-		names = append(names, it.Name)
-	}
-	return names
 }

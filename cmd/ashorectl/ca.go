@@ -42,16 +42,15 @@ func (t *tool) rotateCACommand() *cobra.Command {
 	var q admin.RotateRequest
 	cmd := &cobra.Command{
 		Use:   "rotate",
-		Short: "Start to replace the root certificate, or force the next step",
+		Short: "Start to replace the root certificate, or retire the old one at once",
 		Example: `  ashorectl ca rotate --reason yearly
   ashorectl ca show
-  ashorectl ca rotate --force activate --reason 'the old key was copied'`,
+  ashorectl ca rotate --force --reason 'the old key was copied'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return show(t, cmd, admin.CallRotate, q, authorityText)
 		},
 	}
-	cmd.Flags().StringVar(&q.Force, "force", "", "do the next `step`, activate or retire, without those that it waits for")
-	must(cmd.RegisterFlagCompletionFunc("force", words("activate", "retire")))
+	cmd.Flags().BoolVar(&q.Force, "force", false, "retire the old root, without the workloads that still need it")
 	cmd.Flags().StringVar(&q.Reason, "reason", "", "reason for the audit log")
 	return cmd
 }
@@ -105,14 +104,14 @@ func authorityText(a admin.Authority) string {
 }
 
 func rotationText(r admin.Rotation) string {
-	if r.Step == "" {
+	if r.Since.IsZero() {
 		return ""
 	}
-	text := fmt.Sprintf("Rotation: the step %s was done %s, the next one is %s\n", r.Step, when(r.Since), r.Next)
+	text := fmt.Sprintf("Rotation: it began %s. The new root signs, and both are trusted\n", when(r.Since))
 	if r.Count == 0 {
 		return text
 	}
-	text += fmt.Sprintf("The next step waits for %d", r.Count)
+	text += fmt.Sprintf("The old root is still needed by %d", r.Count)
 	if !r.Until.IsZero() {
 		text += ", at the latest until " + local(r.Until)
 	}

@@ -52,10 +52,10 @@ func (*fake) ShowAuthority(context.Context, admin.None) (admin.Authority, error)
 		Replicas: []admin.Replica{
 			{Name: "two (10.0.0.2:15012)", Address: "10.0.0.2:15012"},
 		},
-		Rotation: admin.Rotation{Step: "distribute", Since: now.Add(-time.Minute), Next: "activate", Count: 12}}
+		Rotation: admin.Rotation{Since: now.Add(-time.Minute), Count: 12}}
 	for i := range 10 {
-		a.Rotation.Waiting = append(a.Rotation.Waiting, admin.Waiting{Kind: "proxy", Name: fmt.Sprintf("p%02d", i),
-			Reason: "has not said that it has it"})
+		a.Rotation.Waiting = append(a.Rotation.Waiting, admin.Waiting{Kind: "workload", Name: fmt.Sprintf("p%02d", i),
+			Reason: "its certificate is from the old root"})
 	}
 	return a, nil
 }
@@ -67,7 +67,7 @@ func (f *fake) CreateReplicaToken(_ context.Context, r admin.ReplicaTokenRequest
 
 func (f *fake) RotateAuthority(ctx context.Context, r admin.RotateRequest) (admin.Authority, error) {
 	a, err := f.ShowAuthority(ctx, admin.None{})
-	a.Rotation = admin.Rotation{Step: fmt.Sprintf("force %s %s", r.Force, r.Reason), Since: time.Now(), Next: "x"}
+	a.Problems = []string{fmt.Sprintf("force %t %s", r.Force, r.Reason)}
 	return a, err
 }
 
@@ -119,7 +119,7 @@ func TestIdentityCommands(t *testing.T) {
 	at := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC).Local().Format(time.DateTime)
 	waiting := ""
 	for i := range 10 {
-		waiting += fmt.Sprintf("proxy  p%02d   -              has not said that it has it\n", i)
+		waiting += fmt.Sprintf("workload  p%02d   -              its certificate is from the old root\n", i)
 	}
 	for _, tc := range []struct{ args, out, errOut string }{
 		{"join-token create --group shop/web --ttl 30m", `# With dnf: dnf install -y ./ashore-agent-*.rpm ./ashore-envoy-*.rpm
@@ -149,9 +149,9 @@ two (10.0.0.2:15012)  10.0.0.2:15012
 
 PROBLEM odd
 
-Rotation: the step distribute was done 1m ago, the next one is activate
-The next step waits for 12:
-WHAT   NAME  AT THE LATEST  WHY
+Rotation: it began 1m ago. The new root signs, and both are trusted
+The old root is still needed by 12:
+WHAT      NAME  AT THE LATEST  WHY
 ` + waiting + "and 2 more\n", ""},
 		{"workload list", `NAME        IDENTITY                               GROUP     JOINED  CERTIFICATE     SERIAL  PROXIES
 shop/api-1  spiffe://cluster.local/ns/shop/sa/api  -         1h      revoked         -       -
@@ -202,14 +202,14 @@ Mutual TLS is STRICT.
 		})
 	}
 	for args, want := range map[string]string{
-		"ca rotate --force retire --reason stolen": "force retire stolen",
-		"join-token list -o yaml":                  "usedBy: shop/web-1",
-		"workload list -o json":                    `"serial": "0b"`,
-		"audit tail -n 1 -o json":                  `"target": "abc\u001b[2J",`,
-		"ca show -o json":                          `"p09"`,
-		"ca replica-token --ttl 15m":               "ashore-replica.abc.15m",
-		"join-token create --group a/b -o json":    `"token": "ashore-join.abc.secret"`,
-		"__complete authz explain a ":              "web-1.shop",
+		"ca rotate --force --reason stolen":     "force true stolen",
+		"join-token list -o yaml":               "usedBy: shop/web-1",
+		"workload list -o json":                 `"serial": "0b"`,
+		"audit tail -n 1 -o json":               `"target": "abc\u001b[2J",`,
+		"ca show -o json":                       `"p09"`,
+		"ca replica-token --ttl 15m":            "ashore-replica.abc.15m",
+		"join-token create --group a/b -o json": `"token": "ashore-join.abc.secret"`,
+		"__complete authz explain a ":           "web-1.shop",
 	} {
 		line := append([]string{"--socket", socket}, strings.Split(args, " ")...)
 		if strings.HasPrefix(args, "__complete") {

@@ -53,7 +53,7 @@ func testRoutes() []Route {
 			return Token{Group: r.Group, Identity: Actor(ctx)}, nil
 		}),
 		Handle(CallRotate, Admin, func(_ context.Context, r RotateRequest) (Authority, error) {
-			return Authority{Kind: r.Force}, nil
+			return Authority{Kind: r.Reason}, nil
 		}),
 		Handle(CallWorkloads, Viewer, func(context.Context, None) (WorkloadList, error) {
 			return WorkloadList{}, nil

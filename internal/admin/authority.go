@@ -60,14 +60,12 @@ type ReplicaToken struct {
 	Expires time.Time `json:"expires"`
 }
 
-// Rotation is how far a change of the root is.
+// Rotation is how far a change of the root is. The new root signs, and the old one is trusted until
+// nothing needs it.
 type Rotation struct {
-	// Step is the last one that was done: "distribute", "activate"; empty between rotations.
-	Step  string    `json:"step,omitempty"`
+	// Since is when it began; zero: no rotation is in progress.
 	Since time.Time `json:"since,omitzero"`
-	// Next is the step that comes; empty between rotations.
-	Next string `json:"next,omitempty"`
-	// Waiting are some of those that Next waits for, and Count is how many there are.
+	// Waiting are some of those that still need the old root, and Count is how many there are.
 	Waiting []Waiting `json:"waiting,omitempty"`
 	Count   int       `json:"count,omitempty"`
 	// Until is when the last one is waited for no longer; zero: some are waited for until they have
@@ -75,9 +73,9 @@ type Rotation struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
-// Waiting is one thing that the next step of a rotation waits for.
+// Waiting is one thing that the end of a rotation waits for.
 type Waiting struct {
-	// Kind is "proxy", "workload" or "control plane".
+	// Kind is "workload" or "control plane".
 	Kind   string    `json:"kind"`
 	Name   string    `json:"name"`
 	Reason string    `json:"reason"`
@@ -86,10 +84,9 @@ type Waiting struct {
 
 // RotateRequest asks for a change of the root.
 type RotateRequest struct {
-	// Force is the step to do at once, whatever it waits for: what depends on the one before is cut
-	// off. It has to be the one that comes next. Empty: begin a rotation, which then goes on by
-	// itself.
-	Force string `json:"force,omitempty"`
+	// Force retires the old root at once: what needs it is cut off. False begins a rotation, which
+	// ends by itself.
+	Force bool `json:"force,omitempty"`
 	// Reason is for the audit log.
 	Reason string `json:"reason,omitempty"`
 }

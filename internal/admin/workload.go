@@ -12,8 +12,6 @@ type Workload struct {
 	Joined time.Time `json:"joined,omitzero"`
 	// Leaves are its certificates that have not ended, or the latest one; the latest last.
 	Leaves []Leaf `json:"leaves,omitempty"`
-	// Bundle is the ID of the set of roots that it acknowledged.
-	Bundle string `json:"bundle,omitempty"`
 	// Revoked means that one of Revocations applies to it.
 	Revoked bool `json:"revoked,omitempty"`
 	// Proxies are the IDs of its proxies that are connected now.

@@ -141,7 +141,7 @@ func (a *API) ListWorkloads(ctx context.Context, _ admin.None) (admin.WorkloadLi
 	revoked := a.Ledger.Revocations()
 	out := admin.WorkloadList{Workloads: []admin.Workload{}, Revocations: []admin.Revocation{}}
 	for _, w := range workloads {
-		item := admin.Workload{Name: w.Name, Identity: w.Identity, Group: w.Group, Joined: w.Joined, Bundle: w.Bundle,
+		item := admin.Workload{Name: w.Name, Identity: w.Identity, Group: w.Group, Joined: w.Joined,
 			Leaves: w.Leaves, Revoked: w.Revoked || revoked.Has(w.Identity)}
 		for _, l := range w.Leaves {
 			for _, p := range connected[l.Serial] {

@@ -59,7 +59,7 @@ type importFence struct {
 
 func importFences() []importFence {
 	return []importFence{
-		{"github.com/envoyproxy/go-control-plane", []string{"xds", "xds/ads", "xds/authz", "xds/gen/...", "agent/...", "bench/..."}},
+		{"github.com/envoyproxy/go-control-plane", []string{"xds", "xds/ads", "xds/authz", "xds/gen/...", "agent/...", "mcp", "bench/..."}},
 		{"k8s.io/client-go", []string{"registry/kube", "webhook"}},
 		{"github.com/hashicorp/consul/api", []string{"registry/consul", "filestore/consul"}},
 		{"github.com/miekg/dns", []string{"agent/dns", "agent/intercept"}},

@@ -36,8 +36,6 @@ type Proxy struct {
 	Identity bool `yaml:"identity"`
 	// Group is the WorkloadGroup of its namespace that it registers with; empty: none.
 	Group string `yaml:"group"`
-	// Extensions are the ones that its Envoy says it has.
-	Extensions []string `yaml:"extensions"`
 }
 
 // Proxies reads a file that lists proxies. An unknown field, or no proxy at all, fails the test.
@@ -56,7 +54,7 @@ func Proxies(t testing.TB, path string) []Proxy {
 	return out
 }
 
-// Node is the proxy as a connection would describe it, without Capabilities.
+// Node is the proxy as a connection would describe it.
 func (p Proxy) Node(t testing.TB) push.Node {
 	t.Helper()
 	var (

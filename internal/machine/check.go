@@ -18,7 +18,7 @@ const startTime = 20 * time.Second
 
 // Envoy's supported minor releases: generated configuration was tried with them, and each takes
 // over from each other by hot restart.
-const oldestEnvoy, newestEnvoy = 36, 40
+const oldestEnvoy, newestEnvoy = 39, 40
 
 // CheckEnvoy returns why the Envoy binary does not start on this machine, or that its version is
 // not supported.

@@ -63,8 +63,8 @@ func script(t *testing.T, text string) string {
 func TestCheckEnvoy(t *testing.T) {
 	for name, tc := range map[string]struct{ path, want string }{
 		"starts":      {script(t, "#!/bin/sh\necho 'envoy  version: 9e55/1.40.0/Clean/RELEASE/BoringSSL'\n"), ""},
-		"too old":     {script(t, "#!/bin/sh\necho 'envoy  version: 9e55/1.35.9/Clean/RELEASE/BoringSSL'\n"), "is version 1.35.9, supported are 1.36 to 1.40"},
-		"too new":     {script(t, "#!/bin/sh\necho 'envoy  version: 9e55/1.41.0-dev/Clean/RELEASE/BoringSSL'\n"), "is version 1.41.0-dev, supported are 1.36 to 1.40"},
+		"too old":     {script(t, "#!/bin/sh\necho 'envoy  version: 9e55/1.35.9/Clean/RELEASE/BoringSSL'\n"), "is version 1.35.9, supported are 1.39 to 1.40"},
+		"too new":     {script(t, "#!/bin/sh\necho 'envoy  version: 9e55/1.41.0-dev/Clean/RELEASE/BoringSSL'\n"), "is version 1.41.0-dev, supported are 1.39 to 1.40"},
 		"not Envoy":   {script(t, "#!/bin/sh\necho 1.40.0\n"), "is not Envoy: its --version says \"1.40.0\""},
 		"missing":     {filepath.Join(t.TempDir(), "envoy"), "install the package ashore-envoy"},
 		"no loader":   {script(t, "#!/lib64/none\n"), "needs glibc for this architecture"},

@@ -62,8 +62,8 @@ func (s *Server) newIdentity(ctx context.Context, reach reach, rt *shared.Runtim
 		Dir: authorityFolder(cfg), Plugged: cfg.CA.Plugged, TrustDomain: id.domain,
 		Names: serverNames(cfg, reach.addresses), Records: records, ReplicaToken: cfg.CA.ReplicaToken,
 		Replicas: otherReplicas(cfg, rt), Audit: s.audit.Record, Log: log,
-		Facts:    func(ctx context.Context) (ca.Facts, error) { return s.rotationFacts(ctx, id.ledger) },
-		Existing: !cfg.Development && !cfg.Store.Shared(),
+		Facts:    id.ledger.Facts,
+		Existing: !cfg.Development,
 	}
 	if cfg.Store.Shared() {
 		c.Address = reach.own
@@ -133,22 +133,6 @@ func (s *Server) replaced(former []admin.Leaf, text string) {
 	}
 	s.proxies.Expel(func(p xds.Peer) bool { return known[p.Fingerprint] },
 		&xds.NotJoinedError{Public: text, Err: errors.New(text)})
-}
-
-// rotationFacts are what a rotation of the root waits for.
-func (s *Server) rotationFacts(ctx context.Context, ledger *ca.Ledger) (ca.Facts, error) {
-	f, err := ledger.Facts(ctx)
-	if err != nil {
-		return f, err
-	}
-	for _, b := range s.proxies.Bundles() {
-		// A proxy that never asks for roots, as Istio's agents, never acknowledges any. Its
-		// certificate in the ledger is waited for.
-		if b.Who.Identity != (spiffe.ID{}) && b.Asked {
-			f.Connected = append(f.Connected, ca.ProxyBundle{Name: b.Proxy, BundleID: b.Bundle})
-		}
-	}
-	return f, nil
 }
 
 // groups looks WorkloadGroups up in the latest context.

@@ -26,8 +26,8 @@ func hasStore(cfg settings.Config) (bool, error) {
 }
 
 // Init creates what is missing of a control plane, and returns what it did, one line each: the
-// store in the state folder, with a root certificate, or the store that replicas share. A root that
-// is shared or plugged in is left to the first start.
+// store in the state folder, or the store that replicas share, and a root certificate in it. Nothing
+// is created in a store that another replica created, and no root where one is plugged in.
 func Init(ctx context.Context, cfg settings.Config, log hclog.Logger) (done []string, err error) {
 	exists, err := hasStore(cfg)
 	if err != nil {
@@ -44,14 +44,13 @@ func Init(ctx context.Context, cfg settings.Config, log hclog.Logger) (done []st
 	if !exists {
 		done = append(done, "created the store in "+cfg.State)
 	}
-	if cfg.Store.Shared() {
-		created, err := s.openStore(ctx, true)
-		switch {
-		case err != nil:
-			return nil, err
-		case created:
-			return append(done, "created the store "+s.shared.Place()+" in Consul, with the content of "+cfg.State), nil
-		}
+	created, err := s.openStore(ctx, true)
+	switch {
+	case err != nil:
+		return nil, err
+	case created:
+		done = append(done, "created the store "+s.shared.Place()+" in Consul, with the content of "+cfg.State)
+	case cfg.Store.Shared():
 		return append(done, "the store "+s.shared.Place()+" in Consul exists already: this replica shares it"), nil
 	}
 	if !cfg.Secure() || cfg.CA.Plugged != "" {
@@ -59,7 +58,7 @@ func Init(ctx context.Context, cfg settings.Config, log hclog.Logger) (done []st
 	}
 	authority, err := ca.NewManager(ctx, ca.ManagerConfig{
 		Dir: authorityFolder(cfg), TrustDomain: cfg.MeshConfig.Config.GetTrustDomain(),
-		Names: serverNames(cfg, cfg.XDS.Advertise), Records: s.home.Records(), Audit: s.audit.Record, Log: log,
+		Names: serverNames(cfg, cfg.XDS.Advertise), Records: s.store.Records(), Audit: s.audit.Record, Log: log,
 	})
 	if err != nil {
 		return nil, err

@@ -11,6 +11,4 @@
 // The incremental protocol is the real one. State of the world is an adapter over it: of clusters
 // and listeners a response has everything that the client should have now, of other types what
 // changed.
-//
-// Ask and Reply are the messages as a client of a control plane writes and reads them.
 package ads

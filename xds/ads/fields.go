@@ -10,8 +10,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/excerpt"
 )
 
-// ErrMalformed means that bytes are not a discovery request or response.
-var ErrMalformed = errors.New("not a discovery message")
+// ErrMalformed means that bytes are not a discovery request.
+var ErrMalformed = errors.New("not a discovery request")
 
 // eachField calls f for each field of an encoded message that holds bytes.
 func eachField(raw []byte, f func(num protowire.Number, value []byte) error) error {
@@ -60,11 +60,7 @@ func checkText(what string, value []byte) error {
 }
 
 // Rejection is a client's reason for rejecting a response, a google.rpc.Status.
-type Rejection struct {
-	// Code is a google.rpc.Code. It is only written.
-	Code    int32
-	Message string
-}
+type Rejection struct{ Message string }
 
 // maxMessage is how much of a client's message is kept, in bytes.
 const maxMessage = 4 << 10

@@ -49,10 +49,19 @@ func (o *Order) All() []*Subscription { return o.subs }
 func (o *Order) Add(s *Subscription, rank int) {
 	s.rank, s.Hold = rank, o.hold(s)
 	if s.kind.TypeURL == resource.EndpointType {
-		s.clusters = o.Find(resource.ClusterType)
+		s.awaited = o.awaitsEndpoints
 	}
 	at, _ := slices.BinarySearchFunc(o.subs, rank+1, func(s *Subscription, rank int) int { return s.rank - rank })
 	o.subs = slices.Insert(o.subs, at, s)
+}
+
+// awaitsEndpoints reports whether an Envoy that begins a stream waits for the endpoints of a cluster
+// although it has them: the cluster was just sent, or was changed at the end of the former stream.
+// While a cluster waits Envoy does not ask for clusters, so it asks for endpoints before them.
+// Source: Envoy, ClusterManagerImpl::updateClusterCounts.
+func (o *Order) awaitsEndpoints(cluster string) bool {
+	cds := o.Find(resource.ClusterType)
+	return cds == nil || cds.inFlight(cluster)
 }
 
 // Settled reports whether the client acknowledged everything.

@@ -42,6 +42,11 @@ func (c *conversation) hear(typeURL, nonce, words string, names ...string) {
 	if words != "" {
 		m.ErrorDetail = rejection(words)
 	}
+	c.receive(m)
+}
+
+func (c *conversation) receive(m *discoveryv3.DeltaDiscoveryRequest) {
+	c.Helper()
 	raw, err := proto.Marshal(m)
 	if err != nil {
 		c.Fatal(err)
@@ -50,7 +55,7 @@ func (c *conversation) hear(typeURL, nonce, words string, names ...string) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	t := c.order.Find(typeURL)
+	t := c.order.Find(m.TypeUrl)
 	if _, err := t.Receive(r, c.now); err != nil {
 		c.Fatal(err)
 	}
@@ -192,4 +197,18 @@ func TestReturnedClusterGetsEndpoints(t *testing.T) {
 	c.to(endpointType, "a", "b")
 	c.wants("the changed cluster", "Cluster +b")
 	c.wants("its endpoints", "ClusterLoadAssignment +b")
+}
+
+// An Envoy that asks for endpoints before clusters waits for some of those that it has.
+func TestWarmingClusterAfterReconnect(t *testing.T) {
+	t.Parallel()
+	c := newConversation(t, endpointType)
+	c.to(endpointType, "a", "b")
+	m := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: endpointType, ResourceNamesSubscribe: []string{"a", "b"},
+		InitialResourceVersions: map[string]string{}}
+	for r := range c.order.Find(endpointType).To.All() {
+		m.InitialResourceVersions[r.Name] = r.Version()
+	}
+	c.receive(m)
+	c.wants("endpoints that it claims", "ClusterLoadAssignment +a +b")
 }

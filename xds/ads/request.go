@@ -44,9 +44,6 @@ func (r *Request) Subscribe() []string {
 	return names
 }
 
-// Renames reports whether the request subscribes to names, or drops some.
-func (r *Request) Renames() bool { return r.count+len(r.Unsubscribe) > 0 }
-
 // Cost is about how much memory the request takes while it is handled, in bytes.
 func (r *Request) Cost() int {
 	return len(r.raw) + (r.count+len(r.Unsubscribe)+len(r.Claims))*nameCost

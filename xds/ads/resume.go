@@ -2,8 +2,7 @@ package ads
 
 import "github.com/ashore-mesh/ashore/xds/resource"
 
-// acceptClaims takes in what the client has from an earlier stream. Envoy waits for the endpoints of
-// a cluster that was just sent, whatever it claims.
+// acceptClaims takes in what the client has from an earlier stream, except for what it waits for.
 func (s *Subscription) acceptClaims(claims map[string]string) {
 	s.resumed = len(claims) > 0
 	if !s.resumed {
@@ -21,7 +20,7 @@ func (s *Subscription) acceptClaims(claims map[string]string) {
 		}
 		version, claimed := claims[name]
 		switch {
-		case claimed && version == wanted && (s.clusters == nil || !s.clusters.inFlight(name)):
+		case claimed && version == wanted && (s.awaited == nil || !s.awaited(name)):
 		case claimed && gone:
 			s.set(name, deferred).hadKnown = false // it is removed, when that need not wait
 		default:

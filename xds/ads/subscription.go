@@ -26,11 +26,11 @@ type Subscription struct {
 	// Hold decides what waits; nil: nothing does. Order.Add sets it.
 	Hold Hold
 
-	rank     int           // in the Order
-	clusters *Subscription // of endpoints: that to their clusters; nil: none
-	started  bool          // the client asked for this type
-	resumed  bool          // it had resources of an earlier stream then
-	names    *Names        // what the client subscribes to
+	rank    int                    // in the Order
+	awaited func(name string) bool // whether the client waits for a name that it claims; nil: for none
+	started bool                   // the client asked for this type
+	resumed bool                   // it had resources of an earlier stream then
+	names   *Names                 // what the client subscribes to
 
 	possession
 	queue  []string // names that are sent in responses of their own

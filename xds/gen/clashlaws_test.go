@@ -97,7 +97,7 @@ func nodesOf(t *testing.T, p goldentest.Proxy, namespaces ...string) []push.Node
 	var out []push.Node
 	for _, ns := range namespaces {
 		p.Namespace, p.Addresses = ns, []string{"10.9.9.9", "fd00::9"}
-		out = append(out, nodeOf(t, p))
+		out = append(out, p.Node(t))
 	}
 	return out
 }

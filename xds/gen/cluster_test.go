@@ -18,7 +18,6 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/gen/agent"
-	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/gentest"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -38,7 +37,7 @@ func ruleScope(t *testing.T, s *registry.Service, policy string, endpoints ...re
 		k := config.Key{Kind: config.DestinationRule, Namespace: s.Namespace, Name: "web"}
 		in.Objects = in.Objects.With(k, &config.Object{Key: k, Spec: spec})
 	}
-	return (&scopes{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.9.9.9"}, Namespace: "shop"})}).next(in)
+	return (&scopes{node: goldentest.Proxy{Addresses: []string{"10.9.9.9"}, Namespace: "shop"}.Node(t)}).next(in)
 }
 
 // Envoy takes every field of a traffic policy, without a warning.
@@ -209,26 +208,6 @@ func addressText(a *corev3.Address) string {
 		return p.Path
 	}
 	return fmt.Sprintf("%s:%d", a.GetSocketAddress().Address, a.GetSocketAddress().GetPortValue())
-}
-
-func TestCapabilities(t *testing.T) {
-	t.Parallel()
-	g := New()
-	for name, c := range map[string]struct {
-		extensions []string
-		want       push.Capabilities
-	}{
-		"does not tell":  {nil, envoy.GRPCStats | envoy.Metrics},
-		"nothing of use": {[]string{"envoy.filters.http.router"}, 0},
-		"1.38": {[]string{"envoy.filters.http.grpc_stats", "envoy.access_loggers.stats", "envoy.filters.http.router"},
-			envoy.GRPCStats},
-		"1.40": {[]string{"envoy.filters.http.grpc_stats", "envoy.access_loggers.stats", "envoy.filters.http.filter_chain"},
-			envoy.GRPCStats | envoy.Metrics},
-	} {
-		if got := g.Capabilities(c.extensions); got != c.want {
-			t.Errorf("%s: %b, want %b", name, got, c.want)
-		}
-	}
 }
 
 // Every file that a cluster uses is a secret, and no other.

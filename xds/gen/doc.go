@@ -12,8 +12,7 @@
 // Every type names, as a comparable struct of its own, only what it depends on: a changed endpoint
 // leaves clusters, listeners and routes alone, a changed route leaves clusters and endpoints alone.
 //
-// What is generated depends on the extensions that a client has (Generator.Capabilities), because a
-// proxy refuses a resource that names one which it lacks.
+// A resource names only extensions that every stock build of Envoy has.
 //
 // These packages have no clock, no logger and no I/O.
 package gen

@@ -60,9 +60,3 @@ func (g *Generator) layer(p envoy.Plan) *resource.Layer {
 	}
 	return &g.layers.Get(p).Layer // a pointer into a struct keeps the struct
 }
-
-// Capabilities reduces the names of a client's extensions (Node.extensions) to what generation asks
-// about. A client that names none at all does not tell, and is taken for a stock Envoy.
-func (g *Generator) Capabilities(extensions []string) push.Capabilities {
-	return envoy.CapabilitiesOf(extensions)
-}

@@ -122,7 +122,7 @@ func scopeOf(t *testing.T, archive *txtar.Archive) *push.Scope {
 		in.Mesh.Config = m
 	}
 	c := push.Build(nil, in)
-	return c.Scope(c.Classify(nodeOf(t, node)))
+	return c.Scope(c.Classify(node.Node(t)))
 }
 
 // parsed reads configuration in which nothing may be wrong.
@@ -140,14 +140,6 @@ func parsed(t *testing.T, data []byte) []*config.Object {
 		}
 	}
 	return result.Objects
-}
-
-// nodeOf is the proxy with the capabilities that its extensions give it.
-func nodeOf(t *testing.T, p goldentest.Proxy) push.Node {
-	t.Helper()
-	n := p.Node(t)
-	n.Capabilities = New().Capabilities(p.Extensions)
-	return n
 }
 
 // messageOf is an empty message of a resource type.

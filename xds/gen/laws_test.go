@@ -169,9 +169,9 @@ func FuzzGenerator(f *testing.F) {
 		in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
 		g := New()
 		nodes := []*scopes{
-			{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.0.0.1"}, Namespace: "shop", Locality: "east"})},
-			{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"fd00::1"}, Namespace: "shop", Locality: "west", Interception: "NONE"})},
-			{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.0.0.1"}, Namespace: "shop", Identity: true})},
+			{node: goldentest.Proxy{Addresses: []string{"10.0.0.1"}, Namespace: "shop", Locality: "east"}.Node(t)},
+			{node: goldentest.Proxy{Addresses: []string{"fd00::1"}, Namespace: "shop", Locality: "west", Interception: "NONE"}.Node(t)},
+			{node: goldentest.Proxy{Addresses: []string{"10.0.0.1"}, Namespace: "shop", Identity: true}.Node(t)},
 		}
 		type handed struct {
 			set  resource.Set
@@ -244,8 +244,8 @@ func TestEndpointOrderIsFree(t *testing.T) {
 func TestLayersStay(t *testing.T) {
 	t.Parallel()
 	in := addressed(bigMesh(20))
-	s := &scopes{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.9.9.9"}, Namespace: "shop",
-		Locality: "east"})}
+	s := &scopes{node: goldentest.Proxy{Addresses: []string{"10.9.9.9"}, Namespace: "shop",
+		Locality: "east"}.Node(t)}
 	g := New()
 	before := s.next(in)
 	vs := &config.Object{Key: config.Key{Kind: config.VirtualService, Namespace: "shop", Name: "r"}, Hash: 1,
@@ -283,8 +283,8 @@ func TestLocalityIsForEndpoints(t *testing.T) {
 	in.Objects = in.Objects.With(k, &config.Object{Key: k, Hash: 99, Spec: &networking.DestinationRule{
 		Host: "svc-00000.shop.svc.cluster.local", TrafficPolicy: &networking.TrafficPolicy{OutlierDetection: &networking.OutlierDetection{}},
 	}})
-	east := &scopes{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.9.9.9"}, Namespace: "shop",
-		Locality: "east"})}
+	east := &scopes{node: goldentest.Proxy{Addresses: []string{"10.9.9.9"}, Namespace: "shop",
+		Locality: "east"}.Node(t)}
 	one := east.next(in)
 	west := &scopes{context: east.context, node: east.node}
 	west.node.Locality = registry.Locality{Region: "west"}

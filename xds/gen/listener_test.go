@@ -18,7 +18,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
-	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/gentest"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -86,7 +85,6 @@ func testRouter(servers ...[]push.GatewayServer) *push.Scope {
 	var lists intern.Lists[push.GatewayServer]
 	sc := gentest.Scope()
 	sc.Type = push.Router
-	sc.Capabilities = envoy.GRPCStats | envoy.Metrics
 	sc.Gateways = lists.Of(slices.Concat(servers...))
 	return sc
 }
@@ -124,7 +122,6 @@ func richSidecar() *push.Scope {
 		gentest.Service("vip", 1, "10.0.0.9", "tls/443"),
 		gentest.Service("six", 1, "2001:2::1", "tcp/70"),
 	), routes...))
-	sc.Capabilities = envoy.GRPCStats | envoy.Metrics
 	sc.HTTPProxyPort = 15002
 	sc.Mesh.Config.AccessLogFile = "/dev/stdout"
 	sc.Mesh.Config.ProtocolDetectionTimeout = durationpb.New(100 * time.Millisecond)

@@ -83,6 +83,7 @@ func envoyAccepts(t *testing.T, listeners []*listenerv3.Listener, clusters []*cl
 	var out bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), testenvoy.Path(t), "--mode", "validate", "-c", file, "--log-level",
 		"warning")
+	cmd.Env = append(os.Environ(), "OTEL_RESOURCE_ATTRIBUTES=service.name=test") // as the agent sets it
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("envoy refuses: %v\n%s", err, out.String())

@@ -40,7 +40,7 @@ func TestMutualLayersStay(t *testing.T) {
 		return in
 	}
 	in = named(in, "web", registry.Healthy)
-	node := nodeOf(t, goldentest.Proxy{Addresses: []string{"10.9.9.9"}, Namespace: "shop", Identity: true})
+	node := goldentest.Proxy{Addresses: []string{"10.9.9.9"}, Namespace: "shop", Identity: true}.Node(t)
 	s := &scopes{node: node}
 	before, g := s.next(in), New()
 	for name, c := range map[string]struct {
@@ -77,7 +77,7 @@ func TestMutualNeedsIdentity(t *testing.T) {
 			Host: "svc-00001.shop.svc.cluster.local", TrafficPolicy: &networking.TrafficPolicy{Tls: &networking.ClientTLSSettings{Mode: networking.ClientTLSSettings_ISTIO_MUTUAL}},
 		}}
 	in.Objects = in.Objects.With(o.Key, o)
-	sc := (&scopes{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.9.9.9"}, Namespace: "shop"})}).next(in)
+	sc := (&scopes{node: goldentest.Proxy{Addresses: []string{"10.9.9.9"}, Namespace: "shop"}.Node(t)}).next(in)
 	g := New()
 	set := g.Set(resource.ClusterType, sc)
 	for name, c := range decoded[*clusterv3.Cluster](t, set) {

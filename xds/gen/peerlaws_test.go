@@ -92,8 +92,8 @@ func peerScope(t *testing.T, policies []*security.PeerAuthentication, identity b
 			}}})
 	}
 	c := push.Build(nil, in)
-	n := nodeOf(t, goldentest.Proxy{Addresses: []string{"10.0.0.1"}, Namespace: "shop",
-		Labels: map[string]string{"app": "web"}, Identity: identity, Interception: interception})
+	n := goldentest.Proxy{Addresses: []string{"10.0.0.1"}, Namespace: "shop",
+		Labels: map[string]string{"app": "web"}, Identity: identity, Interception: interception}.Node(t)
 	return c.Scope(c.Classify(n))
 }
 

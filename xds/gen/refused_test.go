@@ -40,8 +40,8 @@ func refusedMesh(objects ...*config.Object) push.Inputs {
 
 func refusedScope(t *testing.T, in push.Inputs) *push.Scope {
 	t.Helper()
-	return (&scopes{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.0.0.9"}, Namespace: "shop",
-		Interception: "REDIRECT"})}).next(in)
+	return (&scopes{node: goldentest.Proxy{Addresses: []string{"10.0.0.9"}, Namespace: "shop",
+		Interception: "REDIRECT"}.Node(t)}).next(in)
 }
 
 // wantRefused fails the test unless there is one problem, whose object and text begin so.

@@ -48,8 +48,7 @@ type Config struct {
 //     missing.
 //   - Of a rejected response it applies what is right (of endpoints and routes, what stands before the
 //     culprit) and keeps the version names that it had.
-//   - On the next stream it claims those versions, except for endpoints that a warming cluster waits
-//     for. A real Envoy claims these too, and its cluster then waits 15 s for them (docs/limits.md).
+//   - On the next stream it claims those versions. It does not ask for clusters while one is warming.
 type Envoy struct {
 	cfg Config
 
@@ -115,16 +114,17 @@ func (e *Envoy) Run(ctx context.Context) error {
 func (e *Envoy) serve(t client) error {
 	e.mu.Lock()
 	e.withheld, e.asked = nil, map[string]bool{}
-	again := e.ready
-	e.mu.Unlock()
-	if err := e.ask(t, xds.ClusterType); err != nil {
-		return err
+	first := []string{xds.ClusterType}
+	if e.ready {
+		first = append(first, xds.EndpointType, xds.ListenerType, xds.RouteType)
 	}
-	if again {
-		for _, typeURL := range []string{xds.EndpointType, xds.ListenerType, xds.RouteType} {
-			if err := e.ask(t, typeURL); err != nil {
-				return err
-			}
+	if e.warming() {
+		first[0] = xds.EndpointType
+	}
+	e.mu.Unlock()
+	for _, typeURL := range first {
+		if err := e.ask(t, typeURL); err != nil {
+			return err
 		}
 	}
 	for {
@@ -207,6 +207,11 @@ func (e *Envoy) handle(t client, r *response) error {
 	}
 	for _, typeURL := range []string{xds.EndpointType, xds.RouteType} {
 		if err := e.resubscribe(t, typeURL, before[typeURL], after[typeURL]); err != nil {
+			return err
+		}
+	}
+	if !warming {
+		if err := e.ask(t, xds.ClusterType); err != nil {
 			return err
 		}
 	}
@@ -388,11 +393,6 @@ func (e *Envoy) ask(t client, typeURL string) error {
 		r.Node = node(e.cfg.ID)
 	}
 	e.asked[typeURL] = true
-	if typeURL == xds.EndpointType {
-		maps.DeleteFunc(r.InitialResourceVersions, func(name, _ string) bool {
-			return e.clusters[name] != nil && e.clusters[name].Warming
-		})
-	}
 	e.mu.Unlock()
 	return t.Send(r)
 }

@@ -58,11 +58,6 @@ func (m *Mesh) Set(typeURL string, sc *push.Scope) resource.Set {
 	return m.sets[sc][typeURL]
 }
 
-// Capabilities implements xds.Generator: one bit for each hundred extensions.
-func (m *Mesh) Capabilities(extensions []string) push.Capabilities {
-	return push.Capabilities(1)<<(len(extensions)/100) - 1
-}
-
 // Layers makes sets of resources, one shared layer for each type.
 func Layers(resources ...*resource.Resource) map[string]resource.Set {
 	byType := map[string][]*resource.Resource{}

@@ -144,7 +144,6 @@ func (w *world) scope(t *testing.T, tb *table) *push.Scope {
 	c := push.Build(nil, w.inputs(t, tb))
 	n := goldentest.Proxy{Name: "web-1", Namespace: "shop", Addresses: []string{"10.0.0.9"},
 		Labels: map[string]string{"app": "web"}}.Node(t)
-	n.Capabilities = gen.New().Capabilities(nil)
 	return c.Scope(c.Classify(n))
 }
 

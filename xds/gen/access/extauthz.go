@@ -46,17 +46,11 @@ func askProviderOf(sc *push.Scope) askProvider {
 	if p == nil {
 		return askProvider{}
 	}
-	namespace, host, port := push.ProviderService(p)
-	d, known := sc.Destinations.Get(host)
-	if !known || namespace != "" && d.Service.Namespace != namespace {
+	host, port, known := sc.ProviderAddress(p)
+	if !known {
 		return askProvider{}
 	}
-	for _, has := range d.Service.Ports {
-		if has.Number == port {
-			return askProvider{p, host, envoy.OutboundCluster(port, "", host)}
-		}
-	}
-	return askProvider{}
+	return askProvider{p, host, envoy.OutboundCluster(port, "", host)}
 }
 
 // asks says whether the provider can be asked: about connections only by gRPC.

@@ -1,8 +1,6 @@
 package listener
 
 import (
-	"slices"
-
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -17,7 +15,7 @@ import (
 // listenerSettings is what the listeners of one proxy have in common.
 type listenerSettings struct {
 	mesh         *push.Mesh
-	caps         push.Capabilities
+	telemetry    telemetry.Settings
 	interception push.Interception
 	families     envoy.Families
 	// catchAll is the cluster of connections to unknown destinations.
@@ -29,10 +27,10 @@ type listenerSettings struct {
 }
 
 // settingsOf picks what all listeners of a proxy depend on out of a scope.
-func settingsOf(sc *push.Scope) listenerSettings {
+func (g *Generator) settingsOf(sc *push.Scope) listenerSettings {
 	out := listenerSettings{
 		mesh:         sc.Mesh,
-		caps:         sc.Capabilities,
+		telemetry:    g.telemetry.Of(sc),
 		interception: sc.Interception,
 		families:     envoy.CapturedFamilies(sc),
 		catchAll:     layout.CatchAllCluster(sc),
@@ -48,10 +46,8 @@ func settingsOf(sc *push.Scope) listenerSettings {
 // shared by all listeners of equal settings.
 type listenerBase struct {
 	listenerSettings
-	// requestLogs and connectionLogs log and count requests and raw connections, by the side of their
-	// listener. unmatchedLog is for connections that no filter chain takes; nil: they are not logged.
-	requestLogs, connectionLogs map[listenerSide][]*accesslogv3.AccessLog
-	unmatchedLog                []*accesslogv3.AccessLog
+	// sent and received are what the proxy reports of traffic that it sends, or receives.
+	sent, received *telemetry.Side
 	// httpFilters are the filters of requests that the workload sends, judgedFilters those of requests
 	// that others send to it.
 	httpFilters, judgedFilters []*hcmv3.HttpFilter
@@ -62,26 +58,22 @@ type listenerBase struct {
 }
 
 func newListenerBase(s listenerSettings) *listenerBase {
-	b := &listenerBase{listenerSettings: s}
-	requests, connections := accessLogs(s.mesh.Config, nil), accessLogs(s.mesh.Config, telemetry.AtConnectionEnd())
-	b.requestLogs, b.connectionLogs = map[listenerSide][]*accesslogv3.AccessLog{}, map[listenerSide][]*accesslogv3.AccessLog{}
-	for side, reporter := range map[listenerSide]telemetry.Reporter{sideOutbound: telemetry.Source,
-		sideInbound: telemetry.Destination, sideGateway: telemetry.Source} {
-		b.requestLogs[side], b.connectionLogs[side] = requests, connections
-		if s.caps.Has(envoy.Metrics) {
-			b.requestLogs[side] = slices.Concat(requests, telemetry.Requests(reporter))
-			b.connectionLogs[side] = slices.Concat(connections, telemetry.Connections(reporter))
-		}
-	}
-	if !s.mesh.Config.GetDisableEnvoyListenerLog() {
-		b.unmatchedLog = accessLogs(s.mesh.Config, noChainFilter())
-	}
+	b := &listenerBase{listenerSettings: s, sent: s.telemetry.Side(telemetry.Source), received: s.telemetry.Side(telemetry.Destination)}
 	judges := append([]*hcmv3.HttpFilter{access.BadHostFilter()}, access.JudgeRequests(access.RequestFilters()...)...)
-	b.httpFilters, b.judgedFilters = httpFilters(s.caps, nil), httpFilters(s.caps, judges)
+	b.httpFilters, b.judgedFilters = httpFilters(nil), httpFilters(judges)
 	b.judges = access.JudgeConnections(access.ConnectionFilters()...)
 	filters := func(cluster string, log []*accesslogv3.AccessLog) []*listenerv3.Filter {
 		return []*listenerv3.Filter{tcpFilter(tcpProxy(tcpSpec{statPrefix: cluster, cluster: cluster}, log))}
 	}
-	b.catchAllFilters, b.blackHoleFilters = filters(s.catchAll, b.connectionLogs[sideOutbound]), filters(envoy.BlackHole, nil)
+	b.catchAllFilters, b.blackHoleFilters = filters(s.catchAll, b.sent.Connections), filters(envoy.BlackHole, nil)
 	return b
+}
+
+// reports returns what the proxy reports of the traffic of a listener. A gateway sends what it
+// receives on. Source: Istio.
+func (b *listenerBase) reports(side listenerSide) *telemetry.Side {
+	if side == sideInbound {
+		return b.received
+	}
+	return b.sent
 }

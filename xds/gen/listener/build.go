@@ -62,7 +62,7 @@ func (s listenerSpec) build(out *envoy.Part) (*listenerv3.Listener, []resource.R
 		l.ListenerFiltersTimeout = durationpb.New(s.base.mesh.Config.GetProtocolDetectionTimeout().AsDuration())
 	}
 	if !s.fallback {
-		l.AccessLog = s.base.unmatchedLog
+		l.AccessLog = s.base.reports(s.side).Unmatched
 	}
 	s.setSocket(l)
 	c := s.setChains(l, out)
@@ -107,6 +107,9 @@ func (s listenerSpec) setSocket(l *listenerv3.Listener) {
 // https://github.com/istio/istio/issues/26079.
 func (s listenerSpec) setChains(l *listenerv3.Listener, out *envoy.Part) *contents {
 	contents := &contents{seen: map[resource.Ref]bool{}}
+	for _, name := range s.base.reports(s.side).Clusters {
+		contents.add(resource.ClusterType, name)
+	}
 	for _, c := range s.chains.Items() {
 		chain, err := c.build(s.base, s.side, s.readsTLS())
 		switch {

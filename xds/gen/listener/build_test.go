@@ -27,7 +27,7 @@ func TestRefusedChain(t *testing.T) {
 	refusedFilter := chain("refused", 82)
 	refusedFilter.tcp.lifetime = durationpb.New(time.Nanosecond)
 	cluster := func(name string) resource.Ref { return resource.Ref{TypeURL: resource.ClusterType, Name: name} }
-	base := newListenerBase(settingsOf(gentest.Scope()))
+	base := newListenerBase(New(nil).settingsOf(gentest.Scope()))
 	for name, tt := range map[string]struct {
 		chains []chainSpec
 		left   []string // the names of chains that are not refused, or closed

@@ -37,7 +37,7 @@ func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) (*li
 	case c.tcp.weighted == nil && c.tcp.cluster == envoy.BlackHole && b.catchAll != envoy.BlackHole:
 		out.Filters = b.blackHoleFilters
 	default:
-		p := tcpProxy(c.tcp, b.connectionLogs[side])
+		p := tcpProxy(c.tcp, b.reports(side).Connections)
 		if side != sideOutbound && c.asksForCertificate() {
 			boundLifetime(p, b.proven)
 			afterHandshake(p)

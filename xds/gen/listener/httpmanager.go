@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	mesh "istio.io/api/mesh/v1alpha1"
 
-	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen/access"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
@@ -25,14 +24,11 @@ const serverName = "istio-envoy"
 
 // httpFilters are the filters of requests, the router last. Routes configure fault and cors. judges
 // are those of policies, where requests arrive from others.
-func httpFilters(caps push.Capabilities, judges []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
-	var out []*hcmv3.HttpFilter
-	if caps.Has(envoy.GRPCStats) {
-		out = append(out, envoy.HTTPFilter("envoy.filters.http.grpc_stats", &grpcstatsv3.FilterConfig{
-			EmitFilterState:        true,
-			PerMethodStatSpecifier: &grpcstatsv3.FilterConfig_StatsForAllMethods{StatsForAllMethods: wrapperspb.Bool(false)},
-		}))
-	}
+func httpFilters(judges []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
+	out := []*hcmv3.HttpFilter{envoy.HTTPFilter("envoy.filters.http.grpc_stats", &grpcstatsv3.FilterConfig{
+		EmitFilterState:        true,
+		PerMethodStatSpecifier: &grpcstatsv3.FilterConfig_StatsForAllMethods{StatsForAllMethods: wrapperspb.Bool(false)},
+	})}
 	return append(append(out, judges...),
 		envoy.HTTPFilter("envoy.filters.http.fault", &faultv3.HTTPFault{}),
 		envoy.HTTPFilter("envoy.filters.http.cors", &corsv3.Cors{}),
@@ -45,16 +41,19 @@ func httpFilters(caps push.Capabilities, judges []*hcmv3.HttpFilter) []*hcmv3.Ht
 // Source: Istio's connection managers: no idle timeout of streams, websocket upgrades, 100-continue
 // handed on; only gateways take the client's address from the connection.
 func (b *listenerBase) httpManager(side listenerSide, s httpSpec) *hcmv3.HttpConnectionManager {
+	reports := b.reports(side)
 	m := &hcmv3.HttpConnectionManager{
-		CodecType:         hcmv3.HttpConnectionManager_AUTO,
-		StatPrefix:        s.statPrefix,
-		ServerName:        serverName,
-		HttpFilters:       b.httpFilters,
-		AccessLog:         b.requestLogs[side],
-		UseRemoteAddress:  wrapperspb.Bool(side == sideGateway),
-		StreamIdleTimeout: durationpb.New(0),
-		Proxy_100Continue: true,
-		UpgradeConfigs:    []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		CodecType:          hcmv3.HttpConnectionManager_AUTO,
+		StatPrefix:         s.statPrefix,
+		ServerName:         serverName,
+		HttpFilters:        b.httpFilters,
+		AccessLog:          reports.Requests,
+		Tracing:            reports.Tracing,
+		RequestIdExtension: reports.RequestID,
+		UseRemoteAddress:   wrapperspb.Bool(side == sideGateway),
+		StreamIdleTimeout:  durationpb.New(0),
+		Proxy_100Continue:  true,
+		UpgradeConfigs:     []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 	}
 	if s.absoluteURLs {
 		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{AllowAbsoluteUrl: wrapperspb.Bool(true)}

@@ -7,12 +7,14 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/layout"
+	"github.com/ashore-mesh/ashore/xds/gen/telemetry"
 	"github.com/ashore-mesh/ashore/xds/gen/workload"
 )
 
 // Generator makes the listeners of proxies.
 type Generator struct {
-	layouts *layout.Layouts
+	layouts   *layout.Layouts
+	telemetry telemetry.Reader
 
 	chains  chainLists
 	routes  intern.Lists[*push.VirtualService]
@@ -31,7 +33,7 @@ func New(layouts *layout.Layouts) *Generator {
 
 // Plans implements envoy.Kind: what equal proxies share, and the inbound side.
 func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
-	base := g.bases.Get(settingsOf(sc))
+	base := g.bases.Get(g.settingsOf(sc))
 	if sc.Type == push.Router {
 		return gatewayListenersIn{generator: g, layout: g.layouts.Gateway(sc), base: base, routes: g.routesOf(sc),
 			destinations: sc.Destinations}, nil

@@ -31,8 +31,8 @@ const prefix = "istio"
 // while are removed.
 const maxSeries = 10_000
 
-// Requests returns the logger that counts requests.
-func Requests(by Reporter) []*accesslogv3.AccessLog {
+// requests returns the logger that counts requests.
+func requests(by Reporter, o overrides) []*accesslogv3.AccessLog {
 	tags := append(by.tags(),
 		tag("request_protocol", "%REQ(CONTENT-TYPE)%", protocolRule()),
 		tag("response_code", "%RESPONSE_CODE%", nil),
@@ -46,12 +46,12 @@ func Requests(by Reporter) []*accesslogv3.AccessLog {
 		c.Histograms = append(c.Histograms, histogram("request_bytes", "%BYTES_RECEIVED%", tags),
 			histogram("response_bytes", "%BYTES_SENT%", tags))
 	}
-	return []*accesslogv3.AccessLog{logger(c, nil)}
+	return o.loggers(c, nil)
 }
 
-// Connections returns the loggers that count connections: when they are open, and at their end.
+// connections returns the loggers that count connections: when they are open, and at their end.
 // Bytes count at the end, because Envoy's values of open connections are sums.
-func Connections(by Reporter) []*accesslogv3.AccessLog {
+func connections(by Reporter, o overrides) []*accesslogv3.AccessLog {
 	tags := append(by.tags(), tag("request_protocol", "tcp", nil), tag("response_flags", "%RESPONSE_FLAGS%", nil))
 	opened := &statslogv3.Config{Counters: []*statslogv3.Config_Counter{
 		{Stat: stat("tcp_connections_opened_total", tags), ValueFixed: wrapperspb.UInt64(1)},
@@ -61,8 +61,8 @@ func Connections(by Reporter) []*accesslogv3.AccessLog {
 		{Stat: stat("tcp_received_bytes_total", tags), ValueFormat: "%BYTES_RECEIVED%"},
 		{Stat: stat("tcp_sent_bytes_total", tags), ValueFormat: "%BYTES_SENT%"},
 	}}
-	return []*accesslogv3.AccessLog{logger(opened, at(datalogv3.AccessLogType_TcpUpstreamConnected)),
-		logger(closed, AtConnectionEnd())}
+	return append(o.loggers(opened, at(datalogv3.AccessLogType_TcpUpstreamConnected)),
+		o.loggers(closed, at(datalogv3.AccessLogType_TcpConnectionEnd))...)
 }
 
 // tags are those of requests and connections alike.
@@ -123,11 +123,6 @@ func logger(c *statslogv3.Config, filter *accesslogv3.AccessLogFilter) *accesslo
 		MaxHistograms: wrapperspb.UInt32(maxSeries)}
 	return &accesslogv3.AccessLog{Name: "envoy.access_loggers.stats", Filter: filter,
 		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: envoy.Packed(c)}}
-}
-
-// AtConnectionEnd limits a logger of connections to their end.
-func AtConnectionEnd() *accesslogv3.AccessLogFilter {
-	return at(datalogv3.AccessLogType_TcpConnectionEnd)
 }
 
 // at limits a logger to one moment of a connection.

@@ -1,9 +1,11 @@
-package listener
+package telemetry
 
 import (
 	"testing"
 
 	mesh "istio.io/api/mesh/v1alpha1"
+
+	"github.com/ashore-mesh/ashore/push"
 )
 
 func TestAccessLogFormat(t *testing.T) {
@@ -26,7 +28,8 @@ func TestAccessLogFormat(t *testing.T) {
 			t.Errorf("JSON format %q: no field %s in %v", format, want, got)
 		}
 	}
-	if got := accessLogs(&mesh.MeshConfig{AccessLogFormat: "x"}, nil); got != nil {
+	without := Settings{mesh: &push.Mesh{Config: &mesh.MeshConfig{AccessLogFormat: "x"}}}
+	if got := without.accessLogs(Source); got != nil {
 		t.Errorf("without a file: got %v, want nothing to be logged", got)
 	}
 }

@@ -1,0 +1,37 @@
+package config
+
+import (
+	"regexp"
+	"slices"
+
+	telemetry "istio.io/api/telemetry/v1alpha1"
+)
+
+// tracing checks which spans a proxy reports.
+func (c *checker) tracing(path string, t *telemetry.Tracing) {
+	if len(t.Providers) > 1 {
+		c.errorf(path+".providers", "spans go to one provider: keep one of the %d", len(t.Providers))
+	}
+}
+
+// tagOverride checks what becomes of one tag of a metric.
+func (c *checker) tagOverride(path string, o *telemetry.MetricsOverrides_TagOverride) {
+	switch remove := o.Operation == telemetry.MetricsOverrides_TagOverride_REMOVE; {
+	case remove && o.Value != "":
+		c.errorf(path+".value", "a tag that is removed has no value: leave out the value, or the operation")
+	case !remove && o.Value == "":
+		c.errorf(path+".value", "the value is missing: write an expression such as request.host, or operation: REMOVE")
+	}
+}
+
+// checkTag is the rule for the name of a metric's tag. Source: Prometheus, label names.
+func checkTag(name string) string {
+	if !regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`).MatchString(name) {
+		return quote(name) + " is not the name of a tag: use letters, digits and \"_\""
+	}
+	// Proxies send these to their agents: package xds/gen/telemetry.
+	if slices.Contains([]string{"services", "peer_principal", "peer_workload", "removed_tags", "le"}, name) {
+		return quote(name) + " is reserved: choose another name"
+	}
+	return ""
+}

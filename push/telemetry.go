@@ -1,0 +1,85 @@
+package push
+
+import (
+	"fmt"
+	"slices"
+
+	mesh "istio.io/api/mesh/v1alpha1"
+	telemetry "istio.io/api/telemetry/v1alpha1"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/intern"
+)
+
+// telemetryFor returns Facets.Telemetry. Of several objects for one level, the oldest applies.
+// Source: istio.io, Telemetry: objects with a selector apply in their own namespace only.
+func (c *Context) telemetryFor(n Node) *intern.List[*config.Object] {
+	root := c.in.Mesh.Config.GetRootNamespace()
+	matches := func(want map[string]string) bool { return selects(want, n.Labels) }
+	var levels [3]*config.Object // of the mesh, of the namespace, of the labels
+	for _, o := range c.telemetry.matching(config.Telemetry, n.Namespace, root, matches) {
+		level := 0
+		switch {
+		case len(SelectorLabels(o)) > 0 && o.Namespace == n.Namespace:
+			level = 2
+		case len(SelectorLabels(o)) > 0:
+			continue
+		case o.Namespace != root:
+			level = 1
+		}
+		if levels[level] == nil {
+			levels[level] = o
+		}
+	}
+	return c.tables.objects.Of(slices.DeleteFunc(levels[:], func(o *config.Object) bool { return o == nil }))
+}
+
+// providersFor returns the extension providers that a proxy may call: the one that its policies
+// name, and those of its telemetry.
+func (c *Context) providersFor(f Facets) *intern.List[*mesh.MeshConfig_ExtensionProvider] {
+	m := c.in.Mesh.Config
+	names := slices.Concat(m.GetDefaultProviders().GetAccessLogging(), m.GetDefaultProviders().GetTracing())
+	if p := AskedProvider(m, f.AuthorizationPolicy); p != nil {
+		names = append(names, p.Name)
+	}
+	for _, o := range f.Telemetry.Items() {
+		for _, r := range ProviderReferences(o) {
+			names = append(names, r.Name)
+		}
+	}
+	var out []*mesh.MeshConfig_ExtensionProvider
+	for _, p := range m.GetExtensionProviders() {
+		if slices.Contains(names, p.GetName()) {
+			out = append(out, p)
+		}
+	}
+	return c.tables.providers.Of(out)
+}
+
+// ProviderReference is a provider that a Telemetry object names.
+type ProviderReference struct {
+	// Name is the provider's, Field the path of the name.
+	Name, Field string
+	// Signal is what the provider is to receive.
+	Signal config.Signal
+}
+
+// ProviderReferences returns the providers that a Telemetry object names.
+func ProviderReferences(o *config.Object) (out []ProviderReference) {
+	add := func(field string, entry int, signal config.Signal, refs []*telemetry.ProviderRef) {
+		for i, r := range refs {
+			out = append(out, ProviderReference{r.Name, fmt.Sprintf("spec.%s[%d].providers[%d].name", field, entry, i), signal})
+		}
+	}
+	spec := o.Spec.(*telemetry.Telemetry)
+	for i, e := range spec.Metrics {
+		add("metrics", i, config.Metrics, e.Providers)
+	}
+	for i, e := range spec.AccessLogging {
+		add("accessLogging", i, config.AccessLogs, e.Providers)
+	}
+	for i, e := range spec.Tracing {
+		add("tracing", i, config.Spans, e.Providers)
+	}
+	return out
+}
