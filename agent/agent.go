@@ -101,7 +101,8 @@ func New(c Config) (*Agent, error) {
 // newRunner returns what runs Envoy.
 func (a *Agent) newRunner(c Config) (envoy.Runner, error) {
 	s := &a.settings
-	o := envoy.Options{Concurrency: s.Envoy.Concurrency, DrainTime: s.Envoy.DrainTime}
+	o := envoy.Options{Concurrency: s.Envoy.Concurrency, DrainTime: s.Envoy.DrainTime,
+		Service: serviceOf(&s.Workload)}
 	if !s.Envoy.units {
 		bootstrap := filepath.Join(s.State, bootstrapFile)
 		return envoy.NewChild(a.path, bootstrap, o, cmp.Or(c.Stdout, io.Discard), cmp.Or(c.Stderr, io.Discard),
@@ -214,7 +215,7 @@ func (a *Agent) runParts(ctx context.Context) error {
 		a.ending.Store(true)
 		stop()
 	}
-	control := &control{report: a.Report, log: a.log, leave: func() {
+	control := &control{report: a.Report, admin: a.admin, log: a.log, leave: func() {
 		a.leaving.Store(a.certs != nil)
 		a.quit()
 	}}

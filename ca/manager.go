@@ -39,19 +39,15 @@ type ManagerConfig struct {
 	Address string
 	// Replicas returns the other replicas that are alive. Nil: none is known.
 	Replicas func() []admin.Replica
-	// ReplicaToken is a file with a replica token, which proves to the replica that has the root's key
-	// that this one belongs to the mesh. It is read while this one has no intermediate. Empty: there is
-	// none.
-	ReplicaToken string
 	// Audit receives what is loaded and each step of a rotation. It may be nil.
 	Audit func(audit.Event)
 	// Log may be nil.
 	Log hclog.Logger
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
-	// Facts returns what a rotation waits for. It is called every few seconds during a rotation, and by
-	// Show. It must not call Show or Rotate. Nil: a rotation waits for nothing.
-	Facts func(context.Context) (Facts, error)
+	// Dependents returns the workloads that a rotation may wait for. It is called every few seconds
+	// during a rotation, and by Show. It must not call Show or Rotate. Nil: there are none.
+	Dependents func(context.Context) ([]Dependent, error)
 }
 
 // authority supplies a signer and the trusted roots: from a root and an intermediate of its own, or
@@ -67,7 +63,7 @@ type authority interface {
 	// rotate begins a rotation, or forces the end of the one in progress. Errors: ErrRotate.
 	rotate(ctx context.Context, r RotateRequest, now time.Time) error
 	// show adds what is specific to the authority to a status.
-	show(st *admin.Authority, f Facts, now time.Time)
+	show(st *admin.Authority, all []Dependent, now time.Time)
 }
 
 // Manager has the signer, the trusted roots, and the control plane's own certificate, and keeps them
@@ -77,7 +73,6 @@ type Manager struct {
 	names    serverNames          // immutable
 	view     atomic.Pointer[view] // nil until the start
 	watchers task.Broadcaster
-	tokens   sync.Map // replica tokens, issuedToken by the hash of the text
 
 	mu        sync.Mutex  // orders changes
 	authority authority   // guarded by mu
@@ -111,8 +106,8 @@ func newManager(c ManagerConfig) (*Manager, error) {
 		return nil, errors.New("ca: a store of records is needed")
 	}
 	orDefaults(&c.Audit, &c.Log, &c.Now)
-	if c.Facts == nil {
-		c.Facts = func(context.Context) (Facts, error) { return Facts{}, nil }
+	if c.Dependents == nil {
+		c.Dependents = func(context.Context) ([]Dependent, error) { return nil, nil }
 	}
 	if c.Replicas == nil {
 		c.Replicas = func() []admin.Replica { return nil }
@@ -205,12 +200,12 @@ func (m *Manager) serverDue(leaf *x509.Certificate, s *Signer, now time.Time) bo
 		m.config.Log.Warn("the clock was set back: the control plane's certificate is replaced", "begins", leaf.NotBefore)
 		return true
 	}
-	return due(leaf, earlier(now.Add(serverLife), s.Cert.NotAfter), now)
+	return due(leaf, half(leaf), earlier(now.Add(serverLife), s.Cert.NotAfter), now)
 }
 
 // How often the authority looks: for plugged-in files that are replaced, during a rotation, and else.
 const (
-	pluggedInterval  = time.Second
+	pluggedInterval  = 5 * time.Second
 	rotatingInterval = 5 * time.Second
 	idleInterval     = 5 * time.Minute
 )

@@ -127,7 +127,7 @@ func (p *plane) asked() string {
 	n := 0
 	for _, s := range proxies {
 		for _, ty := range s.Types {
-			if slices.Contains([]string{xds.ClusterType, xds.EndpointType, xds.ListenerType, xds.RouteType},
+			if slices.Contains([]string{resource.ClusterType, resource.EndpointType, resource.ListenerType, resource.RouteType},
 				ty.TypeURL) {
 				n++
 			}

@@ -60,9 +60,8 @@ func (*fake) ShowAuthority(context.Context, admin.None) (admin.Authority, error)
 	return a, nil
 }
 
-func (f *fake) CreateReplicaToken(_ context.Context, r admin.ReplicaTokenRequest) (admin.ReplicaToken,
-	error) {
-	return admin.ReplicaToken{Token: "ashore-replica.abc." + r.TTL, Expires: time.Now().Add(time.Hour)}, nil
+func (f *fake) CreateIntermediate(context.Context, admin.None) (admin.Intermediate, error) {
+	return admin.Intermediate{PEM: "-----BEGIN PRIVATE KEY-----\n"}, nil
 }
 
 func (f *fake) RotateAuthority(ctx context.Context, r admin.RotateRequest) (admin.Authority, error) {
@@ -99,6 +98,15 @@ func (f *fake) Restore(ctx context.Context, r admin.RevokeRequest) (admin.Revoke
 }
 
 func (*fake) Explain(_ context.Context, r admin.ExplainRequest) (admin.Explanation, error) {
+	part := admin.ExplainPart{At: []string{"shop/db-1:" + strings.TrimPrefix(r.To, "db.service.consul:")}, Verdict: "denied"}
+	switch {
+	case r.To == "db.service.consul:80" && r.From == "spiffe://td/ns/shop/sa/web" && r.Method == "POST" && r.Path == "/items":
+		part.Reason = "rule 0 denies it"
+		return admin.Explanation{Verdict: "denied", Parts: []admin.ExplainPart{part}}, nil
+	case r.To == "db.service.consul:81" && r.From == "anonymous":
+		part.Reason, part.Closed = "shop/strict is STRICT", true
+		return admin.Explanation{Verdict: "denied", Parts: []admin.ExplainPart{part}}, nil
+	}
 	return admin.Explanation{From: r.From, Verdict: "denied", Notes: []string{"Mutual TLS is STRICT."},
 		Parts: []admin.ExplainPart{{At: []string{r.To}, Call: "GET /x", Verdict: "denied",
 			Reason: strings.TrimSpace(fmt.Sprintf("port %d %s %s %s", r.Port, r.Method, r.Path, r.Host)), Steps: []admin.ExplainStep{{Policy: "AuthorizationPolicy shop/no", Action: "DENY", Matched: true, Rule: 0,
@@ -207,7 +215,7 @@ Mutual TLS is STRICT.
 		"workload list -o json":                 `"serial": "0b"`,
 		"audit tail -n 1 -o json":               `"target": "abc\u001b[2J",`,
 		"ca show -o json":                       `"p09"`,
-		"ca replica-token --ttl 15m":            "ashore-replica.abc.15m",
+		"ca intermediate":                       "-----BEGIN PRIVATE KEY-----",
 		"join-token create --group a/b -o json": `"token": "ashore-join.abc.secret"`,
 		"__complete authz explain a ":           "web-1.shop",
 	} {

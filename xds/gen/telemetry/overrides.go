@@ -25,15 +25,13 @@ type override struct {
 // removedTags is the tag that lists the labels which the agent leaves out, separated by commas.
 const removedTags = "removed_tags"
 
-// statistics has the statistic of each metric.
+// statistics has the statistic of each metric that loggers count.
 func statistics() map[telemetry.MetricSelector_IstioMetric]string {
 	return map[telemetry.MetricSelector_IstioMetric]string{
 		telemetry.MetricSelector_REQUEST_COUNT:          "requests_total",
 		telemetry.MetricSelector_REQUEST_DURATION:       "request_duration_milliseconds",
 		telemetry.MetricSelector_REQUEST_SIZE:           "request_bytes",
 		telemetry.MetricSelector_RESPONSE_SIZE:          "response_bytes",
-		telemetry.MetricSelector_GRPC_REQUEST_MESSAGES:  "request_messages_total",
-		telemetry.MetricSelector_GRPC_RESPONSE_MESSAGES: "response_messages_total",
 		telemetry.MetricSelector_TCP_OPENED_CONNECTIONS: "tcp_connections_opened_total",
 		telemetry.MetricSelector_TCP_CLOSED_CONNECTIONS: "tcp_connections_closed_total",
 		telemetry.MetricSelector_TCP_SENT_BYTES:         "tcp_sent_bytes_total",

@@ -31,8 +31,9 @@ type tracing struct {
 	// sampling is the percentage of requests without a trace that begin one.
 	sampling float64
 	tags     map[string]*telemetry.Tracing_CustomTag
-	// istioTags adds Istio's tags.
+	// istioTags adds Istio's tags. clusterID is one of them.
 	istioTags bool
+	clusterID string
 	// maxPath is the length of a path; zero: Envoy's default, 256.
 	maxPath uint32
 	// byRequestID keeps the decision to sample in x-request-id.
@@ -46,7 +47,7 @@ type tracing struct {
 func (s Settings) tracing(by Reporter) tracing {
 	defaults := s.mesh.Config.GetDefaultConfig().GetTracing()
 	t := tracing{
-		sampling: cmp.Or(defaults.GetSampling(), 1), tags: meshTags(defaults.GetCustomTags()), byRequestID: true,
+		sampling: cmp.Or(defaults.GetSampling(), 1), tags: meshTags(defaults.GetCustomTags()), byRequestID: true, clusterID: s.mesh.Cluster(),
 		istioTags: defaults.GetEnableIstioTags() == nil || defaults.EnableIstioTags.Value, maxPath: defaults.GetMaxPathTagLength(),
 	}
 	names, disabled := s.mesh.Config.GetDefaultProviders().GetTracing(), false
@@ -190,13 +191,13 @@ func (s service) http(path string, timeout *durationpb.Duration, byDefault time.
 // customTags returns the tags of all spans, by name.
 func (t tracing) customTags() (out []*tagv3.CustomTag) {
 	if t.istioTags {
-		out = istioTags()
+		out = istioTags(t.clusterID)
 	}
 	for name, from := range t.tags {
 		tag := &tagv3.CustomTag{Tag: name}
 		switch {
 		case from.GetLiteral() != nil:
-			tag.Type = &tagv3.CustomTag_Literal_{Literal: &tagv3.CustomTag_Literal{Value: from.GetLiteral().Value}}
+			tag = literal(name, from.GetLiteral().Value)
 		case from.GetEnvironment() != nil:
 			tag.Type = &tagv3.CustomTag_Environment_{Environment: &tagv3.CustomTag_Environment{
 				Name: from.GetEnvironment().Name, DefaultValue: from.GetEnvironment().DefaultValue}}
@@ -212,10 +213,14 @@ func (t tracing) customTags() (out []*tagv3.CustomTag) {
 	return out
 }
 
+func literal(tag, value string) *tagv3.CustomTag {
+	return &tagv3.CustomTag{Tag: tag, Type: &tagv3.CustomTag_Literal_{Literal: &tagv3.CustomTag_Literal{Value: value}}}
+}
+
 // istioTags are the workload of the proxy, and what policies that are only tried would have done.
 // Envoy reads the workload in its node, so that listeners do not differ. Source: Istio,
 // buildServiceTags and optionalPolicyTags.
-func istioTags() []*tagv3.CustomTag {
+func istioTags(clusterID string) []*tagv3.CustomTag {
 	const metadata = "xds.node.metadata"
 	text := func(tag, expression string) *tagv3.CustomTag {
 		return &tagv3.CustomTag{Tag: "istio." + tag, Type: &tagv3.CustomTag_Value{Value: "%CEL(" + expression + ")%"}}
@@ -230,7 +235,7 @@ func istioTags() []*tagv3.CustomTag {
 	}
 	out := []*tagv3.CustomTag{
 		text("canonical_service", known("WORKLOAD_NAME", "unknown")), text("canonical_revision", revision),
-		text("namespace", known("NAMESPACE", "default")), text("cluster_id", known("CLUSTER_ID", "unknown")),
+		text("namespace", known("NAMESPACE", "default")), literal("istio.cluster_id", clusterID),
 		text("mesh_id", known("MESH_ID", "unknown")),
 	}
 	for _, action := range []string{"allow", "deny"} {
