@@ -18,7 +18,8 @@ func (c *checker) tracing(path string, t *telemetry.Tracing) {
 func (c *checker) metric(path string, m *telemetry.MetricSelector) {
 	switch m.GetMetric() {
 	case telemetry.MetricSelector_GRPC_REQUEST_MESSAGES, telemetry.MetricSelector_GRPC_RESPONSE_MESSAGES:
-		c.unsupported(path+".metric", "a change of "+m.GetMetric().String(), "remove it; Envoy counts messages by cluster")
+		c.unsupported(path+".metric", "a change of "+m.GetMetric().String(),
+			"remove it; Envoy counts messages by cluster")
 	}
 }
 

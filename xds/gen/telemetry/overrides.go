@@ -50,7 +50,8 @@ func (s Settings) overrides(by Reporter) (o overrides, counts bool) {
 		o[name] = &override{tags: map[string]string{}}
 	}
 	isPrometheus := func(name string) bool { return s.provider(name, config.Metrics) != nil }
-	inScope := eachEntry(levels, s.mesh.Config.GetDefaultProviders().GetMetrics(), func(m *telemetry.Metrics, provider string) {
+	defaults := s.mesh.Config.GetDefaultProviders().GetMetrics()
+	inScope := eachEntry(levels, defaults, func(m *telemetry.Metrics, provider string) {
 		if !isPrometheus(provider) {
 			return
 		}
@@ -80,8 +81,10 @@ func (o overrides) apply(change *telemetry.MetricsOverrides) {
 
 // loggers returns the logger of statistics after the changes; none if all of them are disabled.
 func (o overrides) loggers(c *statslogv3.Config, filter *accesslogv3.AccessLogFilter) []*accesslogv3.AccessLog {
-	c.Counters = slices.DeleteFunc(c.Counters, func(x *statslogv3.Config_Counter) bool { return !o.keeps(x.Stat) })
-	c.Histograms = slices.DeleteFunc(c.Histograms, func(x *statslogv3.Config_Histogram) bool { return !o.keeps(x.Stat) })
+	c.Counters = slices.DeleteFunc(c.Counters,
+		func(x *statslogv3.Config_Counter) bool { return !o.keeps(x.Stat) })
+	c.Histograms = slices.DeleteFunc(c.Histograms,
+		func(x *statslogv3.Config_Histogram) bool { return !o.keeps(x.Stat) })
 	if len(c.Counters)+len(c.Histograms) == 0 {
 		return nil
 	}
