@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -72,19 +73,30 @@ func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	application, appErr := a.applicationMetrics(ctx)
 	w.Header().Set("Content-Type", metricsType)
-	if _, err := w.Write(a.ownMetrics(appErr)); err != nil {
+	var out io.Writer = w
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") { // labels repeat: a thirtieth is left
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		defer func() {
+			if err := z.Close(); err != nil {
+				a.log.Debug("write metrics", "error", err)
+			}
+		}()
+		out = z
+	}
+	if _, err := out.Write(a.ownMetrics(appErr)); err != nil {
 		a.log.Debug("write metrics", "error", err)
 		return
 	}
 	// If Envoy does not answer, the metric envoy_up says so.
 	if body, err := a.admin.Open(ctx, http.MethodGet, "/stats/prometheus"); err == nil {
-		err := metrics.Rewrite(w, body, a.workload()) // streamed, because it may have 64 MiB and any host can ask
+		err := metrics.Rewrite(out, body, a.workload()) // streamed, because it may have 64 MiB and any host can ask
 		if err = errors.Join(err, body.Close()); err != nil {
 			a.log.Debug("pass on Envoy's metrics", "error", err)
 			panic(http.ErrAbortHandler) // so that the reader notices
 		}
 	}
-	if _, err := w.Write(application); err != nil {
+	if _, err := out.Write(application); err != nil {
 		a.log.Debug("write metrics", "error", err)
 	}
 }

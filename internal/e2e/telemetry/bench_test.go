@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"compress/gzip"
 	"fmt"
 	"io"
 	"net/http"
@@ -49,7 +50,7 @@ spec: {hosts: [host-%[1]d.test], resolution: STATIC, endpoints: [{address: BACKE
 		client.Client(8080).Want(b, host, harness.Request{Host: host, Header: map[string]string{"x-status": status}},
 			harness.Status(number(b, status)))
 	}
-	each := func() (memory, scrape int) {
+	each := func() (memory int, text, sent int64) {
 		c := client.Client(8080)
 		for i := range hosts {
 			for _, status := range []string{"200", "201", "404", "500"} {
@@ -59,18 +60,19 @@ spec: {hosts: [host-%[1]d.test], resolution: STATIC, endpoints: [{address: BACKE
 				}
 			}
 		}
-		return residentMB(b, envoyOf(b, client)), scrapeBytes(b, client)
+		text, sent = scrapeBytes(b, client)
+		return residentMB(b, envoyOf(b, client)), text, sent
 	}
 	call("web.test", "200")
-	memory, scrape := each()
+	memory, text, sent := each()
 	cpu := map[bool]map[*harness.Proxy][]float64{true: {}, false: {}}
 	for round := range 10 {
 		on := round%2 == 1
-		text := noMetrics
+		file := noMetrics
 		if on {
-			text = "# metrics are on\n"
+			file = "# metrics are on\n"
 		}
-		m.Write("telemetry.yaml", text)
+		m.Write("telemetry.yaml", file)
 		switchedTo(b, client, on)
 		switchedTo(b, server, on)
 		before := map[*harness.Proxy]int{client: ticks(b, envoyOf(b, client)), server: ticks(b, envoyOf(b, server))}
@@ -81,16 +83,17 @@ spec: {hosts: [host-%[1]d.test], resolution: STATIC, endpoints: [{address: BACKE
 			cpu[on][p] = append(cpu[on][p], float64(ticks(b, envoyOf(b, p))-begin)*10_000/requests)
 		}
 	}
-	memoryOn, scrapeOn := each()
+	memoryOn, textOn, sentOn := each()
 	for name, p := range map[string]*harness.Proxy{"client": client, "server": server} {
 		on, off := slices.Min(cpu[true][p]), slices.Min(cpu[false][p])
 		b.Logf("%s: %.0f us of a processor with metrics, %.0f us without: %.2f", name, on, off, on/off)
 		b.ReportMetric(on/off, name+"-ratio")
 	}
 	b.ReportMetric(float64(memoryOn-memory), "MB-more")
-	b.ReportMetric(float64(scrapeOn-scrape)/1e6, "MB-scrape-more")
-	b.Logf("%d services: %d MB and %d bytes of a scrape with metrics, %d MB and %d bytes without", hosts, memoryOn, scrapeOn,
-		memory, scrape)
+	b.ReportMetric(float64(sentOn-sent)/1e6, "MB-sent-more")
+	b.ReportMetric(float64(textOn-text)/1e6, "MB-text-more")
+	b.Logf("%d services: %d MB, and %.1f MB of a scrape with metrics; %d MB and %.1f MB without", hosts, memoryOn,
+		float64(sentOn)/1e6, memory, float64(sent)/1e6)
 }
 
 // switchedTo waits until the listeners of a proxy count, or not.
@@ -160,18 +163,40 @@ func residentMB(b *testing.B, proc string) int {
 	return number(b, strings.Fields(string(statm))[1]) * os.Getpagesize() >> 20
 }
 
-func scrapeBytes(b *testing.B, p *harness.Proxy) int {
+// scrapeBytes is the size of a scrape, as text and as it is sent.
+func scrapeBytes(b *testing.B, p *harness.Proxy) (text, sent int64) {
 	b.Helper()
-	resp, err := http.Get("http://" + p.IP + ":15020/metrics")
+	req, err := http.NewRequest(http.MethodGet, "http://"+p.IP+":15020/metrics", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	req.Header.Set("Accept-Encoding", "gzip")
+	resp, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer resp.Body.Close()
-	n, err := io.Copy(io.Discard, resp.Body)
+	wire := &counter{r: resp.Body}
+	z, err := gzip.NewReader(wire)
+	if err == nil {
+		text, err = io.Copy(io.Discard, z)
+	}
 	if err != nil {
 		b.Fatal(err)
 	}
-	return int(n)
+	return text, wire.n
+}
+
+// counter counts what is read.
+type counter struct {
+	r io.Reader
+	n int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
 }
 
 func number(b *testing.B, text string) int {
