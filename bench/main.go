@@ -4,7 +4,6 @@
 //
 //	bench                     at 200 and 1000 proxies, and the table of ratios
 //	bench -tls                the same by mutual TLS, and with policies
-//	bench -certificates       what issuing a certificate costs, compared with its cryptography
 //	bench -joins 1000         how long so many workloads need to join
 //	bench -all                everything
 package main

@@ -22,7 +22,6 @@ type bench struct {
 	shape   fleet.Shape
 
 	plain, secure []setup // fleets
-	certificates  bool    // Go benchmarks of issuing
 	joins         int     // workloads that join at once; zero: none
 
 	self, work string // this program, and a folder for what it writes
@@ -39,7 +38,6 @@ func parseFlags(args []string) (*bench, error) {
 	fs.StringVar(&b.write, "write", "", "Markdown file whose tables of results are replaced; empty: none")
 	proxies := fs.String("proxies", "200,1000", "sizes of the fleet")
 	tls := fs.Bool("tls", false, "fleets that connect by mutual TLS, and one with policies")
-	fs.BoolVar(&b.certificates, "certificates", false, "what issuing a certificate costs")
 	fs.IntVar(&b.joins, "joins", 0, "so many workloads join at once")
 	all := fs.Bool("all", false,
 		"everything: also 50 endpoints a service, a scoped mesh, and all of the above")
@@ -61,9 +59,9 @@ func parseFlags(args []string) (*bench, error) {
 	if b.joins < 0 {
 		return nil, fmt.Errorf("%w: -joins %d: want a number such as 1000", errUsage, b.joins)
 	}
-	named := *tls || b.certificates || b.joins > 0
+	named := *tls || b.joins > 0
 	if *all {
-		b.certificates, *tls = true, true
+		*tls = true
 		if b.joins == 0 {
 			b.joins = 1000
 		}
@@ -126,9 +124,8 @@ func (b *bench) suites(ctx context.Context) error {
 		wanted  bool
 		measure func(context.Context) (string, error)
 	}{
-		{"results", len(b.plain) > 0, b.plaintext},
+		{"results", len(b.plain) > 0, func(ctx context.Context) (string, error) { return b.fleets(ctx, b.plain) }},
 		{"mutual TLS", len(b.secure) > 0, func(ctx context.Context) (string, error) { return b.fleets(ctx, b.secure) }},
-		{"certificates", b.certificates, issuing},
 		{"joins", b.joins > 0, b.join},
 	} {
 		if !suite.wanted {
@@ -148,14 +145,4 @@ func (b *bench) suites(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// plaintext measures the fleets without TLS, and building a context.
-func (b *bench) plaintext(ctx context.Context) (string, error) {
-	fleets, err := b.fleets(ctx, b.plain)
-	if err != nil {
-		return fleets, err
-	}
-	table, err := building(ctx)
-	return fleets + table, err
 }

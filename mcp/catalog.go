@@ -84,13 +84,6 @@ func (c *Catalog) Publish(objects func() Objects) {
 	c.published, c.sequence = objects, c.sequence+1
 }
 
-// Ready reports whether anything was published. Before that the content is unknown, not empty.
-func (c *Catalog) Ready() bool {
-	c.publishMu.Lock()
-	defer c.publishMu.Unlock()
-	return c.sequence > 0
-}
-
 // Knows reports whether a type URL is one of configuration. It converts nothing.
 func (c *Catalog) Knows(typeURL string) bool {
 	_, ok := c.types[typeURL]

@@ -43,7 +43,7 @@ func TestPublishDuringRead(t *testing.T) {
 		published := false
 		go func() {
 			c.Publish(func() Objects { return Objects{} })
-			published = c.Ready()
+			published = true
 		}()
 		synctest.Wait()
 		if !published {
@@ -68,8 +68,8 @@ func TestPublish(t *testing.T) {
 	}
 	c.Publish(replaced)
 	c.Publish(func() Objects { calls++; return oneEntry() })
-	if !c.Ready() || calls != 0 {
-		t.Errorf("converted %d times before the first read, ready %v", calls, c.Ready())
+	if calls != 0 {
+		t.Errorf("converted %d times before the first read", calls)
 	}
 	known := map[string]bool{entryType: true, meshType: true, "networking.istio.io/v1/Nothing": false, "": false}
 	for typeURL, want := range known {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/ashore-mesh/ashore/internal/testport"
-	"github.com/ashore-mesh/ashore/xds"
+	"github.com/ashore-mesh/ashore/xds/resource"
 	"github.com/ashore-mesh/ashore/xds/xdstest"
 )
 
@@ -46,7 +46,7 @@ func TestStreamsOfOneClient(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				} else {
-					typeURL := []string{xds.ClusterType, xds.EndpointType, xds.ListenerType}[g%3]
+					typeURL := []string{resource.ClusterType, resource.EndpointType, resource.ListenerType}[g%3]
 					_ = st.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: typeURL,
 						ResourceNamesSubscribe: []string{"*", fmt.Sprint("x", g)}})
 					_, _ = st.Recv() // whether it comes so far does not matter

@@ -10,11 +10,10 @@ import (
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
-// refresh moves the stream to the latest context and the latest configuration objects.
+// refresh moves the stream to the latest context.
 func (st *stream) refresh() {
-	st.outdateObjects()
 	snap := st.server.current.Load()
-	if snap == st.snap || st.early {
+	if snap == st.snap {
 		return
 	}
 	st.snap = snap
@@ -41,14 +40,13 @@ func (st *stream) refresh() {
 	}
 }
 
-// target sees to it that a type has what the latest context says. Called with mu held.
+// target sees to it that a type has what the latest context says, or the latest configuration objects. Called with mu held.
 func (st *stream) target(t *ads.Subscription) {
-	switch {
-	case !t.Outdated:
-	case st.server.knows(t.Kind().TypeURL):
-		t.To, _ = st.server.cfg.Objects.Set(t.Kind().TypeURL)
-	default:
-		t.To = st.server.cfg.Generator.Set(t.Kind().TypeURL, st.scope)
+	switch typeURL := t.Kind().TypeURL; {
+	case st.reads.Load() && st.server.knows(typeURL):
+		t.To, _ = st.server.cfg.Objects.Set(typeURL)
+	case t.Outdated:
+		t.To = st.server.cfg.Generator.Set(typeURL, st.scope)
 	}
 	t.Outdated = false
 }

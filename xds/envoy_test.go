@@ -159,7 +159,9 @@ func pushes(t *testing.T, r *prometheus.Registry) map[string]int {
 			continue
 		}
 		for _, m := range f.GetMetric() {
-			out[m.GetLabel()[0].GetValue()] = int(m.GetCounter().GetValue())
+			if n := int(m.GetCounter().GetValue()); n > 0 {
+				out[m.GetLabel()[0].GetValue()] = n
+			}
 		}
 	}
 	return out
@@ -245,7 +247,7 @@ func TestEnvoyRefusal(t *testing.T) {
 		answers(t, three, "a")
 		eventually(t, func() string {
 			for _, ty := range p.server.Proxies()[0].Types {
-				if ty.TypeURL == xds.ListenerType && len(ty.Rejected) == 1 && ty.Rejected[0].Name == "two" &&
+				if ty.TypeURL == resource.ListenerType && len(ty.Rejected) == 1 && ty.Rejected[0].Name == "two" &&
 					strings.Contains(ty.Rejected[0].Message, "no.such") {
 					return latest(p.server)
 				}
@@ -369,11 +371,11 @@ func (u *unfinished) DeltaAggregatedResources(
 		switch {
 		case err != nil:
 			return err
-		case m.ResponseNonce == "" && m.TypeUrl == xds.ClusterType:
+		case m.ResponseNonce == "" && m.TypeUrl == resource.ClusterType:
 			err = send(xdstest.Cluster("a", time.Second))
-		case m.ResponseNonce == "" && m.TypeUrl == xds.EndpointType:
+		case m.ResponseNonce == "" && m.TypeUrl == resource.EndpointType:
 			err = send(u.endpoints)
-		case m.TypeUrl == xds.EndpointType:
+		case m.TypeUrl == resource.EndpointType:
 			err = send(xdstest.Cluster("a", 2*time.Second))
 			close(u.changed)
 		}

@@ -160,7 +160,7 @@ func TestRejectionsAndReconnects(t *testing.T) {
 				mu.Unlock()
 				if round == 11 { // nothing is bad any more, and everything changes
 					for i := range world {
-						if world[i].TypeURL == xds.ListenerType {
+						if world[i].TypeURL == resource.ListenerType {
 							world[i] = xdstest.Listener(world[i].Name, uint32(30000+i), "r"+world[i].Name[1:])
 						}
 					}
@@ -179,10 +179,10 @@ func TestRejectionsAndReconnects(t *testing.T) {
 					return m
 				}
 				for _, r := range world {
-					if r.TypeURL == xds.RouteType && !slices.Equal(e.Routes()[r.Name], []string{r.Refs[0].Name}) {
+					if r.TypeURL == resource.RouteType && !slices.Equal(e.Routes()[r.Name], []string{r.Refs[0].Name}) {
 						return fmt.Sprintf("route %s leads to %v, want %v", r.Name, e.Routes()[r.Name], r.Refs)
 					}
-					if r.TypeURL == xds.ClusterType && (!e.Clusters()[r.Name].Active ||
+					if r.TypeURL == resource.ClusterType && (!e.Clusters()[r.Name].Active ||
 						e.Clusters()[r.Name].Endpoints != 2) {
 						return fmt.Sprintf("cluster %s is %+v", r.Name, e.Clusters()[r.Name])
 					}

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/ashore-mesh/ashore/internal/testport"
-	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/resource"
 	"github.com/ashore-mesh/ashore/xds/xdstest"
 )
@@ -71,8 +70,8 @@ func attach(t *testing.T, ctx context.Context, addr string, i int, names []strin
 		t.Fatal(err)
 	}
 	node := &corev3.Node{Id: xdstest.NodeID(fmt.Sprint("web", i), "10.0.0.1")}
-	for _, r := range []*discoveryv3.DeltaDiscoveryRequest{{Node: node, TypeUrl: xds.ClusterType},
-		{TypeUrl: xds.EndpointType, ResourceNamesSubscribe: names}} {
+	for _, r := range []*discoveryv3.DeltaDiscoveryRequest{{Node: node, TypeUrl: resource.ClusterType},
+		{TypeUrl: resource.EndpointType, ResourceNamesSubscribe: names}} {
 		if err := st.Send(r); err != nil {
 			t.Fatal(err)
 		}

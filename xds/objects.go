@@ -39,19 +39,3 @@ func (st *stream) mayRead(typeURL string) error {
 func (st *stream) recordRead(outcome, reason string) {
 	st.audit(audit.ConfigRead, "everything", outcome, reason)
 }
-
-// outdateObjects marks the types of configuration objects as outdated after PublishObjects.
-func (st *stream) outdateObjects() {
-	news := st.server.news.Load()
-	if news == st.news {
-		return
-	}
-	st.news = news
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	for _, t := range st.order.All() {
-		if st.server.knows(t.Kind().TypeURL) {
-			t.Outdated = true
-		}
-	}
-}

@@ -29,7 +29,6 @@ type library struct {
 
 const bookType = "networking.istio.io/v1/ServiceEntry"
 
-func (library) Ready() bool { return true }
 
 func (library) Knows(typeURL string) bool { return typeURL == bookType }
 
@@ -42,28 +41,20 @@ func (l library) Set(typeURL string) (resource.Set, bool) {
 
 func (l library) May(spiffe.ID) error { return l.why }
 
-// Nothing is made of configuration for who may not read it, whether there is a context or not: of
-// services of registries it costs much.
+// Nothing is made of configuration for who may not read it: of services of registries it costs much.
 func TestNothingIsMadeForStrangers(t *testing.T) {
 	t.Parallel()
-	for name, early := range map[string]bool{"before there is a context": true, "after": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			sets := &atomic.Int32{}
-			p := newPlane(t, nil, testport.Address(t),
-				func(c *xds.Config) { c.Objects = library{errors.New("you may not"), sets} })
-			if !early {
-				p.publish(serving("a", 1)...)
-			}
-			l := call(t, p, nil)
-			l.ask(node(t, map[string]any{}), bookType)
-			if _, err := l.hears(bookType); status.Code(err) != codes.Unauthenticated {
-				t.Errorf("the stream ended with %v", err)
-			}
-			if n := sets.Load(); n != 0 {
-				t.Errorf("it was made %d times", n)
-			}
-		})
+	sets := &atomic.Int32{}
+	p := newPlane(t, nil, testport.Address(t),
+		func(c *xds.Config) { c.Objects = library{errors.New("you may not"), sets} })
+	p.publish(serving("a", 1)...)
+	l := call(t, p, nil)
+	l.ask(node(t, map[string]any{}), bookType)
+	if _, err := l.hears(bookType); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("the stream ended with %v", err)
+	}
+	if n := sets.Load(); n != 0 {
+		t.Errorf("it was made %d times", n)
 	}
 }
 
@@ -104,39 +95,32 @@ func TestReaderRevoked(t *testing.T) {
 	}
 }
 
-// Proxies that come before they can be served are counted, and not logged, whether readers are
-// answered already or not: each comes again every second or so, for as long as a source is waited
-// for.
+// Proxies that come before they can be served are counted, and not logged: each comes again every
+// second or so, for as long as a source is waited for.
 func TestEarlyProxiesAreNotLogged(t *testing.T) {
 	t.Parallel()
-	for name, objects := range map[string]xds.Objects{"nobody reads": nil, "readers are answered": library{}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			const attempts = 20
-			lines, metrics := &testlog.Text{}, prometheus.NewRegistry()
-			p := newPlane(t, nil, testport.Address(t), func(c *xds.Config) {
-				c.Log, c.Registerer, c.Objects = hclog.New(&hclog.LoggerOptions{Output: lines,
-					Level: hclog.Info}), metrics, objects
-			})
-			client := dial(t, p)
-			for range attempts {
-				st, err := client.DeltaAggregatedResources(t.Context())
-				if err == nil {
-					_ = st.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.ClusterType,
-						Node: node(t, map[string]any{})})
-					_, err = st.Recv()
-				}
-				if status.Code(err) != codes.Unavailable {
-					t.Fatalf("a proxy is answered %v", err)
-				}
-			}
-			if got := lines.String(); got != "" {
-				t.Errorf("logged is %q", got)
-			}
-			if got := refused(t, metrics, "not ready"); got != attempts {
-				t.Errorf("counted are %v of %d", got, attempts)
-			}
-		})
+	const attempts = 20
+	lines, metrics := &testlog.Text{}, prometheus.NewRegistry()
+	p := newPlane(t, nil, testport.Address(t), func(c *xds.Config) {
+		c.Log, c.Registerer = hclog.New(&hclog.LoggerOptions{Output: lines, Level: hclog.Info}), metrics
+	})
+	client := dial(t, p)
+	for range attempts {
+		st, err := client.DeltaAggregatedResources(t.Context())
+		if err == nil {
+			_ = st.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.ClusterType,
+				Node: node(t, map[string]any{})})
+			_, err = st.Recv()
+		}
+		if status.Code(err) != codes.Unavailable {
+			t.Fatalf("a proxy is answered %v", err)
+		}
+	}
+	if got := lines.String(); got != "" {
+		t.Errorf("logged is %q", got)
+	}
+	if got := refused(t, metrics, "not ready"); got != attempts {
+		t.Errorf("counted are %v of %d", got, attempts)
 	}
 }
 

@@ -62,7 +62,7 @@ func TestStreamsOfOneWorkload(t *testing.T) {
 
 // subscription asks for many load assignments.
 func subscription(host string) *discoveryv3.DeltaDiscoveryRequest {
-	r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.EndpointType}
+	r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointType}
 	for i := range 15_000 {
 		r.ResourceNamesSubscribe = append(r.ResourceNamesSubscribe,
 			fmt.Sprintf("outbound|8080||%s-%d.some-namespace.svc.cluster.local", host, i))
@@ -83,7 +83,7 @@ func TestMemoryOfOneWorkload(t *testing.T) {
 			return nil, err
 		}
 		l.says(r)
-		_, err := l.hears(xds.EndpointType)
+		_, err := l.hears(resource.EndpointType)
 		return l, err
 	}
 	first, err := connect("shop/web-1", subscription("gone"))
@@ -130,7 +130,7 @@ func TestMemoryOfLargeProxy(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.says(r)
-		if _, err := l.hears(xds.EndpointType); err != nil {
+		if _, err := l.hears(resource.EndpointType); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -23,9 +23,6 @@ func (st *stream) take(ctx context.Context, f *frame) error {
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	if st.early && !st.server.knows(r.TypeURL) {
-		return st.server.notReady()
-	}
 	if r.TypeURL == healthType {
 		return st.report(ctx, r)
 	}
@@ -83,9 +80,6 @@ func (st *stream) introduce(ctx context.Context, node []byte) error {
 			st.expel(err)
 			return errUnauthenticated
 		}
-	}
-	if st.early {
-		return nil
 	}
 	return st.register(ctx)
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/testport"
 	"github.com/ashore-mesh/ashore/xds"
+	"github.com/ashore-mesh/ashore/xds/resource"
 	"github.com/ashore-mesh/ashore/xds/xdstest"
 )
 
@@ -199,8 +200,8 @@ func (l *line) hears(typeURL string) (*discoveryv3.DeltaDiscoveryResponse, error
 // connects introduces a node and waits for clusters.
 func (l *line) connects(n *corev3.Node) error {
 	l.t.Helper()
-	l.ask(n, xds.ClusterType)
-	_, err := l.hears(xds.ClusterType)
+	l.ask(n, resource.ClusterType)
+	_, err := l.hears(resource.ClusterType)
 	return err
 }
 
@@ -330,7 +331,7 @@ func TestRecheck(t *testing.T) {
 		t.Errorf("it comes back: %v", err)
 	}
 	p.publish(append(serving("a", 1), serving("b", 1)...)...)
-	if _, err := stays.hears(xds.ClusterType); err != nil {
+	if _, err := stays.hears(resource.ClusterType); err != nil {
 		t.Errorf("the other one: %v", err)
 	}
 }
@@ -363,7 +364,7 @@ func TestRecheckBetween(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("there was no pass")
 	}
-	l.ask(node(t, map[string]any{}), xds.ClusterType)
+	l.ask(node(t, map[string]any{}), resource.ClusterType)
 	if code := l.ended(); code != codes.Unauthenticated {
 		t.Errorf("ended with %v", code)
 	}
@@ -403,7 +404,7 @@ func TestRevokedGoFirst(t *testing.T) {
 		t.Errorf("ended with %v", code)
 	}
 	p.publish(append(serving("a", 1), serving("b", 1)...)...)
-	if _, err := stays.hears(xds.ClusterType); err != nil {
+	if _, err := stays.hears(resource.ClusterType); err != nil {
 		t.Errorf("the other one: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"iter"
 	"maps"
+	"math"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/connlimit"
 	"github.com/ashore-mesh/ashore/internal/ratelimit"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/task"
@@ -50,13 +52,11 @@ type Generator interface {
 // Objects are the configuration objects that other control planes read (MCP over xDS); *mcp.Catalog
 // implements it. PublishObjects must be called when they change.
 type Objects interface {
-	// Ready reports whether the objects can be read yet.
-	Ready() bool
 	// Knows reports whether a type is one of configuration. It is cheap, and called for each type of
 	// each stream.
 	Knows(typeURL string) bool
-	// Set returns the objects of a type; false: it is no type of configuration. It may be expensive,
-	// and is called only for clients that may read.
+	// Set returns the objects of a type; false: it is no type of configuration. It may be expensive
+	// after a change, and is called only for clients that may read.
 	Set(typeURL string) (resource.Set, bool)
 	// May returns an error if a client may not read the objects.
 	May(who spiffe.ID) error
@@ -113,22 +113,22 @@ type Config struct {
 
 // Server serves aggregated discovery, incremental and state of the world. Safe for concurrent use.
 type Server struct {
-	cfg     Config        // immutable
-	log     hclog.Logger  // immutable
-	metrics *metrics      // immutable
-	cache   *ads.Cache    // immutable
-	nodes   nodes         // safe for concurrent use
-	quotas  *quotas       // immutable
-	admit   chan struct{} // immutable; has a token for each stream that generates a type for the first time
-	stopped chan struct{} // immutable; closed when Run ends
-	name    string        // immutable; unique to this process
-	recheck chan struct{} // cap 1; written by Recheck, read by Run
-	serial  atomic.Uint64 // of streams
+	cfg     Config       // immutable
+	log     hclog.Logger // immutable
+	metrics *metrics     // immutable
+	cache   *ads.Cache   // immutable
+	nodes   nodes        // safe for concurrent use
+	// workloads limits the streams of each workload.
+	workloads *connlimit.Limiter[*memory] // immutable
+	admit     chan struct{}               // immutable; has a token for each stream that generates a type for the first time
+	stopped   chan struct{}               // immutable; closed when Run ends
+	name      string                      // immutable; unique to this process
+	recheck   chan struct{}               // cap 1; written by Recheck, read by Run
+	serial    atomic.Uint64               // of streams
 	// rechecks counts calls of Recheck: a stream that was verified before the last one is verified
 	// again when it is added.
 	rechecks atomic.Uint64
 	current  atomic.Pointer[snapshot]
-	news     atomic.Uint64     // counts calls of PublishObjects
 	peerLog  *ratelimit.Logger // immutable; for lines that peers can cause at will
 
 	audits ratelimit.Limiter // safe for concurrent use; audit events, by action and peer
@@ -167,8 +167,9 @@ func New(cfg Config) (*Server, error) {
 		streams: map[*stream]struct{}{},
 	}
 	s.metrics = newMetrics(s)
-	s.quotas = &quotas{streams: cfg.WorkloadStreams, bytes: cfg.WorkloadBytes,
-		refused: s.metrics.refused.WithLabelValues("too much memory"), held: map[string]*usage{}}
+	s.workloads = connlimit.NewLimiter(math.MaxInt, cfg.WorkloadStreams, func() *memory {
+		return &memory{most: cfg.WorkloadBytes, refused: s.metrics.refused.WithLabelValues("too much memory")}
+	})
 	return s, nil
 }
 
@@ -203,7 +204,6 @@ func (s *Server) Publish(c Context, since time.Time) {
 
 // PublishObjects wakes all streams that read configuration. It does not wait.
 func (s *Server) PublishObjects() {
-	s.news.Add(1)
 	for _, st := range s.all() {
 		if st.reads.Load() {
 			task.Poke(st.wake)

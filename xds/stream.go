@@ -31,7 +31,6 @@ type stream struct {
 	who    Peer              // immutable
 	checks uint64            // immutable: how often Recheck had been called before who was verified
 	quota  *quota            // immutable: its part in the quota of its workload; nil: no limit
-	early  bool              // immutable: there was no context when it connected; it gets configuration only
 	proxy  *proxy            // set by run at the first request, before the server knows the stream
 
 	wake     chan struct{} // cap 1; written by Publish, read by run
@@ -46,7 +45,6 @@ type stream struct {
 	group      string   // WorkloadGroup that it may register as; empty: none
 	labelled   labelled // of the latest group
 	snap       *snapshot
-	news       uint64 // Server.news when it last looked at configuration
 	scope      *push.Scope
 	timer      <-chan time.Time // for the nearest end of a wait, nil when there is none
 	converging time.Time        // since of the oldest context that is not acknowledged yet
@@ -63,9 +61,9 @@ type stream struct {
 
 // serve serves one stream until it ends.
 func (s *Server) serve(g grpc.ServerStream, sotw bool) error {
-	early := s.current.Load() == nil
-	if early && (s.cfg.Objects == nil || !s.cfg.Objects.Ready()) {
-		return s.notReady()
+	if s.current.Load() == nil { // not logged: all proxies retry about every second
+		s.metrics.refused.WithLabelValues("not ready").Inc()
+		return errNotReady
 	}
 	checks := s.rechecks.Load()
 	from := addressOf(g.Context())
@@ -83,7 +81,7 @@ func (s *Server) serve(g grpc.ServerStream, sotw bool) error {
 	}
 	defer q.leave()
 	st := &stream{
-		server: s, grpc: g, sotw: sotw, who: who, checks: checks, quota: q, early: early,
+		server: s, grpc: g, sotw: sotw, who: who, checks: checks, quota: q,
 		peer: from, since: time.Now(), serial: s.serial.Add(1),
 		cut: make(chan error, 1), wake: make(chan struct{}, 1), requests: make(chan *frame),
 		order: ads.Order{RouteWait: s.cfg.RouteWait, RemovalWait: s.cfg.RemovalWait},
@@ -101,13 +99,6 @@ func (s *Server) serve(g grpc.ServerStream, sotw bool) error {
 // errNotReady ends a stream that comes before the first context.
 var errNotReady = status.Error(codes.Unavailable,
 	"not ready: the configuration is not complete yet, try another replica")
-
-// notReady counts a stream that comes before the first context. It is not logged: all proxies retry
-// about every second.
-func (s *Server) notReady() error {
-	s.metrics.refused.WithLabelValues("not ready").Inc()
-	return errNotReady
-}
 
 // await waits until run is done, or there is a reason to end the stream. Returning ends it.
 func (st *stream) await(done <-chan error) error {
@@ -202,7 +193,7 @@ func (st *stream) run(ctx context.Context) error {
 // end removes the stream and ends its registration.
 func (st *stream) end(err error) {
 	if st.proxy == nil {
-		if err != nil && !errors.Is(err, errNotReady) {
+		if err != nil {
 			st.logLine(hclog.Info, "stream refused", "peer", st.peer, "error", err)
 		}
 		return

@@ -9,16 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// Types that proxies ask for.
+// Types that agents ask for.
 const (
-	ClusterType         = resource.ClusterType
-	EndpointType        = resource.EndpointType
-	ListenerType        = resource.ListenerType
-	RouteType           = resource.RouteType
-	SecretType          = resource.SecretType
-	ExtensionConfigType = resource.ExtensionConfigType
-	NameTableType       = resource.NameTableType
-
 	// ProxyConfigType holds the trusted authorities of the mesh, for agents.
 	ProxyConfigType = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
 	// ProbeType holds the readiness probe of the WorkloadGroup that a workload registered from, for
@@ -35,13 +27,13 @@ var served = []struct {
 	name string
 	kind ads.Kind
 }{
-	{"cds", ads.Kind{TypeURL: ClusterType, Whole: true, MaxPending: 32}},
-	{"eds", ads.Kind{TypeURL: EndpointType, Empty: emptyAssignment}},
-	{"sds", ads.Kind{TypeURL: SecretType, Single: true, MaxPending: 16}},
-	{"lds", ads.Kind{TypeURL: ListenerType, Whole: true}},
-	{"rds", ads.Kind{TypeURL: RouteType}},
-	{"ecds", ads.Kind{TypeURL: ExtensionConfigType}},
-	{"nds", ads.Kind{TypeURL: NameTableType, Whole: true}},
+	{"cds", ads.Kind{TypeURL: resource.ClusterType, Whole: true, MaxPending: 32}},
+	{"eds", ads.Kind{TypeURL: resource.EndpointType, Empty: emptyAssignment}},
+	{"sds", ads.Kind{TypeURL: resource.SecretType, Single: true, MaxPending: 16}},
+	{"lds", ads.Kind{TypeURL: resource.ListenerType, Whole: true}},
+	{"rds", ads.Kind{TypeURL: resource.RouteType}},
+	{"ecds", ads.Kind{TypeURL: resource.ExtensionConfigType}},
+	{"nds", ads.Kind{TypeURL: resource.NameTableType, Whole: true}},
 	{"pcds", ads.Kind{TypeURL: ProxyConfigType, Whole: true}},
 	{"probe", ads.Kind{TypeURL: ProbeType, Whole: true}},
 }
@@ -68,7 +60,7 @@ func kindOf(typeURL string) *ads.Kind {
 // emptyAssignment is the answer for a cluster without endpoints. Without an answer Envoy would keep
 // the cluster warming until its fetch timeout.
 func emptyAssignment(name string) *resource.Resource {
-	return resource.New(EndpointType, name, nil, func() []byte {
+	return resource.New(resource.EndpointType, name, nil, func() []byte {
 		return resource.Encode(&endpointv3.ClusterLoadAssignment{ClusterName: name})
 	})
 }

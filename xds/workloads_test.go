@@ -26,6 +26,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry/shared"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/gen"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // fixed is a source that says one thing.
@@ -150,7 +151,7 @@ func (w *world) watches(t *testing.T) *watcher {
 	if err := x.connects(node(t, map[string]any{})); err != nil {
 		t.Fatal(err)
 	}
-	x.says(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.EndpointType,
+	x.says(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointType,
 		ResourceNamesSubscribe: []string{webCluster, apiCluster}})
 	return x
 }
@@ -159,7 +160,7 @@ func (w *world) watches(t *testing.T) *watcher {
 func (x *watcher) sees(want ...string) {
 	x.t.Helper()
 	for first := true; first || !slices.Equal(x.have[webCluster], want); first = false {
-		r, err := x.hears(xds.EndpointType)
+		r, err := x.hears(resource.EndpointType)
 		if err != nil {
 			x.t.Fatalf("web has %v, want %v: %v", x.have[webCluster], want, err)
 		}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/testport"
-	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/resource"
 	"github.com/ashore-mesh/ashore/xds/xdstest"
 )
@@ -52,7 +51,7 @@ func TestLiveChanges(t *testing.T) {
 	for _, b := range e.Broken() {
 		t.Error(b)
 	}
-	if n := e.Received()[xds.ListenerType]; n != 2 {
+	if n := e.Received()[resource.ListenerType]; n != 2 {
 		t.Errorf("%d listeners were sent, want each once", n)
 	}
 	if s := r.Status(); s.Connected != p.address || len(s.Rejected) > 0 {
@@ -106,10 +105,10 @@ func TestChangesDuringOutage(t *testing.T) {
 	connect(t, e)
 	eventually(t, first.settled)
 	gate.Lock()
-	unacknowledged := e.Received()[xds.ClusterType]
+	unacknowledged := e.Received()[resource.ClusterType]
 	first.publish(slices.Concat(chain(1, "c0"), chain(2, "gone"), chain(3, "added"))...)
 	eventually(t, func() string {
-		if e.Received()[xds.ClusterType] == unacknowledged {
+		if e.Received()[resource.ClusterType] == unacknowledged {
 			return "the new cluster was not sent"
 		}
 		return ""
@@ -258,8 +257,8 @@ func TestNewEnvoy(t *testing.T) {
 	leave()
 	p.publish(chain(1, "c0")...)
 	connect(t, r.fakeEnvoy(nil))
-	for typeURL, want := range map[string]string{xds.ClusterType: "[c0]", xds.EndpointType: "[c0]",
-		xds.ListenerType: "[l1]", xds.RouteType: "[r1]"} {
+	for typeURL, want := range map[string]string{resource.ClusterType: "[c0]", resource.EndpointType: "[c0]",
+		resource.ListenerType: "[l1]", resource.RouteType: "[r1]"} {
 		eventually(t, func() string {
 			held, _, err := r.cache.reply(typeURL, everything)
 			if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/ashore-mesh/ashore/agent"
 	"github.com/ashore-mesh/ashore/agent/host"
 	"github.com/ashore-mesh/ashore/internal/build"
-	"github.com/ashore-mesh/ashore/internal/completion"
 	"github.com/ashore-mesh/ashore/internal/sdnotify"
 )
 
@@ -52,7 +51,8 @@ type program struct {
 // command is the program's command line.
 func (p *program) command() *cobra.Command {
 	root := group("ashore-agent", "Make a workload a member of the mesh and run its Envoy", long,
-		p.joinCommand(), p.runCommand(), p.statusCommand(), p.leaveCommand(), p.interceptCommand(), p.versionCommand())
+		p.joinCommand(), p.runCommand(), p.statusCommand(), p.logCommand(), p.proxyLogCommand(), p.leaveCommand(),
+		p.interceptCommand(), p.versionCommand())
 	root.Version = build.Read().String()
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
@@ -61,7 +61,6 @@ func (p *program) command() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
-	completion.Refine(root, noArguments, func(_ *cobra.Command, err error) error { return usage(err) })
 	return root
 }
 

@@ -71,8 +71,6 @@ func TestErrors(t *testing.T) {
 		{"run --dev --set envoy.concurrency", 2, "--set envoy.concurrency: want SETTING=VALUE, such as envoy.concurrency=2"},
 		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2 --set envoy.concurrency=-1", 2,
 			"envoy.concurrency: -1 is out of range"},
-		{"completion foo", 2, `there is no completion for "foo": name one of bash, fish, powershell, zsh`},
-		{"completion bash foo", 2, `unexpected argument "foo"`},
 		{"strat", 2, `unknown command "strat"`},
 		{"run --nope", 2, "unknown flag: --nope; see ashore-agent run --help"},
 		{"run now", 2, `unexpected argument "now"`},

@@ -10,7 +10,6 @@ import (
 
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/internal/build"
-	"github.com/ashore-mesh/ashore/internal/completion"
 	"github.com/ashore-mesh/ashore/internal/server"
 	"github.com/ashore-mesh/ashore/internal/settings"
 )
@@ -56,8 +55,6 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
 	cmd.Flags().StringVar(&f.Files, "files", "", "with --dev: `folder` of configuration to serve")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	cmd.AddCommand(initCommand(&f), checkStoreCommand())
-	noMore := func(cmd *cobra.Command, args []string) error { return usage(cobra.NoArgs(cmd, args)) }
-	completion.Refine(cmd, noMore, func(_ *cobra.Command, err error) error { return usage(err) })
 	return cmd
 }
 

@@ -423,8 +423,6 @@ func TestMistakes(t *testing.T) {
 	}{
 		{"unknown flag", []string{"--frob"}, exitUsage, "unknown flag: --frob"},
 		{"argument", []string{"frob"}, exitUsage, "frob"},
-		{"completion", []string{"completion", "foo"}, exitUsage, `there is no completion for "foo": name one of bash, fish, powershell, zsh`},
-		{"completion of too much", []string{"completion", "bash", "foo"}, exitUsage, `"foo"`},
 		{"no settings file", []string{"--config", "/does/not/exist"}, exitUsage, "there is no settings file /does/not/exist"},
 		{"dev flag alone", []string{"--files", "x"}, exitUsage, `--files is for --dev: otherwise write "sources"`},
 		{"dev without files", []string{"--dev"}, exitUsage, "--dev needs --files DIR"},

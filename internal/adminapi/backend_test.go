@@ -17,6 +17,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/entry"
 	"github.com/ashore-mesh/ashore/xds"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // publish returns a context that is published; nil: none is.
@@ -26,7 +27,7 @@ func noEntries() (none entry.Entries) { return none }
 
 // twoTypes are what a proxy is sent that asks for clusters and endpoints.
 func twoTypes(string) ([]xds.TypeDump, error) {
-	return []xds.TypeDump{{TypeURL: xds.ClusterType}, {TypeURL: xds.EndpointType}}, nil
+	return []xds.TypeDump{{TypeURL: resource.ClusterType}, {TypeURL: resource.EndpointType}}, nil
 }
 
 func noProxies() []xds.ProxyStatus { return nil }

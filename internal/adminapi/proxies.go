@@ -20,6 +20,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // shortType is the name of a type to operators: "cds", or else the type itself.
@@ -99,9 +100,9 @@ func dumpOf(t xds.TypeDump) (admin.DumpType, error) {
 // bytes. Of a secret only the name is shown.
 func bodyJSON(name string, a *anypb.Any) (json.RawMessage, error) {
 	switch a.TypeUrl {
-	case xds.SecretType:
+	case resource.SecretType:
 		return json.Marshal(map[string]string{"name": name, "secret": "[redacted]"})
-	case xds.NameTableType:
+	case resource.NameTableType:
 		m, err := newNameTable()
 		if err == nil {
 			err = proto.Unmarshal(a.Value, m)

@@ -15,6 +15,7 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/ads"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // field is one field of an encoded message.
@@ -39,8 +40,8 @@ func TestBodyJSON(t *testing.T) {
 	}{
 		{"known", "type.googleapis.com/google.protobuf.StringValue", text, `{"@type": "type.googleapis.com/google.protobuf.StringValue", "value": "hello"}`},
 		{"unknown", "type.googleapis.com/nobody.knows.It", []byte{1, 2}, `{"@type": "type.googleapis.com/nobody.knows.It", "value": "AQI="}`},
-		{"name table", xds.NameTableType, table, `{"table": {"web.shop": {"ips": ["240.240.0.1"], "registry": "External"}}}`},
-		{"secret", xds.SecretType, []byte("private key"), `{"name": "secret", "secret": "[redacted]"}`},
+		{"name table", resource.NameTableType, table, `{"table": {"web.shop": {"ips": ["240.240.0.1"], "registry": "External"}}}`},
+		{"secret", resource.SecretType, []byte("private key"), `{"name": "secret", "secret": "[redacted]"}`},
 	} {
 		got, err := bodyJSON(tc.name, &anypb.Any{TypeUrl: tc.typeURL, Value: tc.body})
 		if err != nil {
@@ -51,7 +52,7 @@ func TestBodyJSON(t *testing.T) {
 			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
 		}
 	}
-	if _, err := bodyJSON("", &anypb.Any{TypeUrl: xds.NameTableType, Value: []byte{0xff}}); err == nil {
+	if _, err := bodyJSON("", &anypb.Any{TypeUrl: resource.NameTableType, Value: []byte{0xff}}); err == nil {
 		t.Error("no error for a name table of bad bytes")
 	}
 }
@@ -71,7 +72,7 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 // What the delivery protocol knows reaches the operator.
 func TestTypeStatus(t *testing.T) {
 	t.Parallel()
-	in := xds.TypeStatus{TypeURL: xds.ListenerType, Resources: 4,
+	in := xds.TypeStatus{TypeURL: resource.ListenerType, Resources: 4,
 		Status: ads.Status{Subscribed: 3, Rejections: 2, Pending: 1,
 			Rejected: []ads.Rejected{{Name: "0.0.0.0_80", Version: "1",
 				Message: "no such filter"}}, Rejection: &ads.Rejection{Message: "whole response"}}}
@@ -123,8 +124,8 @@ func TestReaderStatus(t *testing.T) {
 		kinds  string
 	}{
 		"a reader":          {of("networking.istio.io/v1/Gateway", "networking.istio.io/v1alpha3/Gateway", "core/v1alpha1/MeshConfig"), true, "Gateway Gateway MeshConfig"},
-		"a proxy":           {of(xds.ClusterType), false, ""},
-		"both":              {of(xds.ClusterType, "networking.istio.io/v1/Gateway"), false, " Gateway"},
+		"a proxy":           {of(resource.ClusterType), false, ""},
+		"both":              {of(resource.ClusterType, "networking.istio.io/v1/Gateway"), false, " Gateway"},
 		"neither":           {nil, false, ""},
 		"of no known types": {of("example.com/Foo"), false, ""},
 	} {

@@ -36,8 +36,7 @@ type catalog struct {
 	missing  int    // consecutive lists of datacenters that lack it
 
 	services map[string]*service
-	waiting  map[*service]bool    // not yet read or failed
-	owners   map[instanceID]owner // which service has registered each instance
+	waiting  map[*service]bool // not yet read or failed
 
 	changed  bool // problems may be out of date
 	problems []problem
@@ -51,7 +50,7 @@ func (s *syncer) addCatalog(ctx context.Context, at place) {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &catalog{
 		at: at, group: "/" + at.title(), cancel: cancel, reads: semaphore.NewWeighted(maxReads),
-		services: map[string]*service{}, waiting: map[*service]bool{}, owners: map[instanceID]owner{},
+		services: map[string]*service{}, waiting: map[*service]bool{},
 	}
 	s.catalogs[at] = c
 	s.watchCatalog(ctx, c)
@@ -116,10 +115,10 @@ func (s *syncer) setServices(ctx context.Context, c *catalog, names []string, a 
 	}
 	for name, svc := range c.services {
 		if svc.pendingRemoval {
-			s.setContent(ctx, c, svc, converted{})
+			s.setContent(svc, converted{})
 		}
 		if !listed[name] && (!a.filtered || len(svc.latest.instances) == 0) {
-			s.removeService(ctx, c, svc)
+			s.removeService(c, svc)
 		} else if readAgain {
 			s.watchService(ctx, c, svc)
 		}

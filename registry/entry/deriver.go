@@ -212,9 +212,6 @@ func (d *Deriver) derive(group string, key registry.Key, entries []*config.Objec
 			in := registry.Instances{Service: s, Endpoints: d.endpoints(o, s)}
 			parts = append(parts, registry.Part{Instances: in, Source: source})
 		}
-		if o.Spec.(*networking.ServiceEntry).Hosts[0] == key.Host { // once for all hosts
-			out.Problems = append(out.Problems, d.selectedByOwnLabels(o)...)
-		}
 	}
 	if len(parts) > 0 {
 		out.Items = []registry.Instances{registry.JoinConfig{}.Join(parts)[0].Instances}

@@ -97,8 +97,7 @@ func sameEndpoint(a, b *workload) bool {
 	return proto.Equal(a.object.Spec, b.object.Spec) &&
 		a.object.Annotations[probedAnnotation] == b.object.Annotations[probedAnnotation] &&
 		x.Health.State == y.Health.State && x.Health.Ports == y.Health.Ports &&
-		x.DisconnectedAt.IsZero() == y.DisconnectedAt.IsZero() &&
-		a.ownLabels == b.ownLabels && (!a.ownLabels || a.group == b.group)
+		x.DisconnectedAt.IsZero() == y.DisconnectedAt.IsZero()
 }
 
 // registeredWorkload returns a registered workload with its WorkloadEntry. It returns nil if the
@@ -116,7 +115,6 @@ func registeredWorkload(r *registry.Registration, group *config.Object) *workloa
 	spec.Locality = cmp.Or(r.Locality.String(), spec.Locality)
 	spec.Network = cmp.Or(r.Network, spec.Network)
 	spec.Labels = GroupLabels(g, r.Labels)
-	ownLabels := !selects(spec.Labels, GroupLabels(g, nil))
 	if spec.Labels[peername.WorkloadLabel] == "" {
 		spec.Labels[peername.WorkloadLabel] = group.Name
 	}
@@ -136,7 +134,7 @@ func registeredWorkload(r *registry.Registration, group *config.Object) *workloa
 		Spec:        spec,
 	}
 	o.Hash = config.HashOf(o)
-	return &workload{object: o, registration: r, group: group, ownLabels: ownLabels}
+	return &workload{object: o, registration: r}
 }
 
 // GroupLabels returns the labels of a workload of a group. The labels of the group's metadata take

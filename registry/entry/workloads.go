@@ -14,11 +14,8 @@ import (
 // workload is a WorkloadEntry that services may select.
 type workload struct {
 	object *config.Object
-	// registration and group are what object was derived from. Nil if an operator wrote object.
+	// registration is what object was derived from. Nil if an operator wrote object.
 	registration *registry.Registration
-	group        *config.Object
-	// ownLabels means that the workload registered labels that its group does not have.
-	ownLabels bool
 }
 
 // writtenWorkload returns the workload of an operator's WorkloadEntry, or nil for nil.
@@ -87,16 +84,13 @@ func (x workloads) selected(namespace string, selector map[string]string) []*wor
 }
 
 // selects reports whether labels contain a selector.
-func selects(selector, labels map[string]string) bool { return len(missing(selector, labels)) == 0 }
-
-// missing returns the labels of a selector, as "name=value", that labels do not contain.
-func missing(selector, labels map[string]string) (out []string) {
+func selects(selector, labels map[string]string) bool {
 	for name, value := range selector {
 		if have, ok := labels[name]; !ok || have != value {
-			out = append(out, name+"="+value)
+			return false
 		}
 	}
-	return out
+	return true
 }
 
 // labelsOf returns the labels of a WorkloadEntry: those of its metadata, and over them those of its

@@ -12,7 +12,6 @@ import (
 type pending struct {
 	change
 	number uint64
-	alone  bool       // it has one resource that was taken out of a rejected response, or one secret
 	before possession // of states, those of the names in the response
 }
 
@@ -31,9 +30,9 @@ func (s *Subscription) send(p *plan, now time.Time) *Response {
 	return s.respond(f)
 }
 
-// sendAlone makes the response for one name of the queue.
+// sendAlone makes the response of a plan for one name.
 func (s *Subscription) sendAlone(p *plan, name string) *Response {
-	f := &pending{change: p.change, alone: true, before: possession{have: s.have, known: s.known}}
+	f := &pending{change: p.change, before: possession{have: s.have, known: s.known}}
 	f.before.keep(name, *s.states[name])
 	sent, _ := p.own().find(name)
 	s.keep(name, nameState{is: deferred, had: sent, hadKnown: true})
@@ -78,9 +77,7 @@ func (s *Subscription) reject(f *pending, message string, now time.Time) {
 		case whole: // it was applied
 		default:
 			st := s.restore(f, r.Name, unknown)
-			if st.alone = mentioned || !named; st.alone {
-				s.queue = append(s.queue, r.Name)
-			}
+			st.alone = mentioned || !named
 		}
 	}
 }

@@ -146,7 +146,7 @@ func (s *Subscription) Next(now time.Time) (r *Response, wait time.Duration) {
 	if r = s.nextAlone(now); r != nil {
 		return r, 0
 	}
-	if s.have == s.To && s.known == s.names && len(s.states) == 0 && !s.answer || s.kind.Single && len(s.queue) > 0 {
+	if s.have == s.To && s.known == s.names && len(s.states) == 0 && !s.answer {
 		return nil, 0
 	}
 	p := s.plan(now)
@@ -262,7 +262,7 @@ func (s *Subscription) wait(name string, now time.Time) {
 	}
 }
 
-// split moves the resources of a plan to the queue, each for a response of its own.
+// split takes the resources out of a plan: each is sent in a response of its own.
 func (s *Subscription) split(p *plan) {
 	removals := &diff{}
 	for name, r := range p.all() {
@@ -275,32 +275,17 @@ func (s *Subscription) split(p *plan) {
 			is = st.is
 		}
 		s.set(name, is).alone = true
-		s.queue = append(s.queue, name)
 		s.answer = false
 	}
 	p.change = change{nil, removals}
 }
 
-// nextAlone returns the response for the next name of the queue; nil: there is none, or a pending
-// response comes first.
+// nextAlone returns the next response of one resource; nil: there is none.
 func (s *Subscription) nextAlone(now time.Time) *Response {
-	if !s.kind.Single {
-		for _, p := range s.pending {
-			if p.alone {
-				return nil
-			}
-		}
-	}
-	for i := 0; i < len(s.queue); {
-		name := s.queue[i]
-		st := s.states[name]
-		if st != nil && st.alone && s.kind.Single && s.inFlight(name) {
-			i++ // the client checks that first
-			continue
-		}
-		s.queue = append(s.queue[:i], s.queue[i+1:]...)
-		if st == nil || !st.alone {
-			continue
+	for {
+		name, st := s.firstAlone()
+		if st == nil {
+			return nil
 		}
 		st.alone = false
 		p := &plan{now: now}
@@ -312,5 +297,15 @@ func (s *Subscription) nextAlone(now time.Time) *Response {
 			return s.sendAlone(p, name)
 		}
 	}
-	return nil
+}
+
+// firstAlone returns the first name that is to be sent alone; nil: none now. The client checks one
+// version of a secret at a time.
+func (s *Subscription) firstAlone() (name string, state *nameState) {
+	for n, st := range s.states {
+		if st.alone && (state == nil || n < name) && !(s.kind.Single && s.inFlight(n)) {
+			name, state = n, st
+		}
+	}
+	return name, state
 }

@@ -248,9 +248,9 @@ func TestSecretsModel(t *testing.T) {
 	}
 }
 
-// Of thousands of secrets, each costs as much as one.
+// Of a thousand secrets, each costs about as much as one.
 func BenchmarkSecrets(b *testing.B) {
-	for _, n := range []int{100, 1000, 10000} {
+	for _, n := range []int{100, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			var items, names []string
 			for i := range n {

@@ -33,8 +33,7 @@ type Subscription struct {
 	names   *Names                 // what the client subscribes to
 
 	possession
-	queue  []string // names that are sent in responses of their own
-	answer bool     // the next response is due even if it is empty
+	answer bool // the next response is due even if it is empty
 
 	pending []*pending // responses without an answer, oldest first
 	count   uint64     // responses sent

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/ashore-mesh/ashore/xds"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // Config is what an Envoy is made of.
@@ -114,12 +114,12 @@ func (e *Envoy) Run(ctx context.Context) error {
 func (e *Envoy) serve(t client) error {
 	e.mu.Lock()
 	e.withheld, e.asked = nil, map[string]bool{}
-	first := []string{xds.ClusterType}
+	first := []string{resource.ClusterType}
 	if e.ready {
-		first = append(first, xds.EndpointType, xds.ListenerType, xds.RouteType)
+		first = append(first, resource.EndpointType, resource.ListenerType, resource.RouteType)
 	}
 	if e.warming() {
-		first[0] = xds.EndpointType
+		first[0] = resource.EndpointType
 	}
 	e.mu.Unlock()
 	for _, typeURL := range first {
@@ -186,10 +186,10 @@ func (e *Envoy) handle(t client, r *response) error {
 	answer := &request{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce, ErrorDetail: e.apply(r)}
 	e.check(r)
 	after := e.wanted()
-	started := !e.ready && e.asked[xds.ClusterType] && answer.ErrorDetail == nil && !e.warming()
+	started := !e.ready && e.asked[resource.ClusterType] && answer.ErrorDetail == nil && !e.warming()
 	e.ready = e.ready || started
 	answers, warming := []*request{answer}, e.warming()
-	if r.TypeUrl == xds.ClusterType && (len(e.withheld) > 0 || e.ready && warming && answer.ErrorDetail == nil) {
+	if r.TypeUrl == resource.ClusterType && (len(e.withheld) > 0 || e.ready && warming && answer.ErrorDetail == nil) {
 		answers, e.withheld = nil, append(e.withheld, answer)
 	}
 	if !warming {
@@ -205,25 +205,25 @@ func (e *Envoy) handle(t client, r *response) error {
 			return err
 		}
 	}
-	for _, typeURL := range []string{xds.EndpointType, xds.RouteType} {
+	for _, typeURL := range []string{resource.EndpointType, resource.RouteType} {
 		if err := e.resubscribe(t, typeURL, before[typeURL], after[typeURL]); err != nil {
 			return err
 		}
 	}
 	if !warming {
-		if err := e.ask(t, xds.ClusterType); err != nil {
+		if err := e.ask(t, resource.ClusterType); err != nil {
 			return err
 		}
 	}
 	if started {
-		return e.ask(t, xds.ListenerType)
+		return e.ask(t, resource.ListenerType)
 	}
 	return nil
 }
 
 // apply takes in what a response says. It returns why the response is rejected, or nil.
 func (e *Envoy) apply(r *response) *rpcstatus.Status {
-	whole, words := r.TypeUrl == xds.ClusterType || r.TypeUrl == xds.ListenerType, ""
+	whole, words := r.TypeUrl == resource.ClusterType || r.TypeUrl == resource.ListenerType, ""
 	for _, it := range r.Resources {
 		why := ""
 		if e.cfg.Reject != nil {
@@ -258,7 +258,7 @@ func (e *Envoy) apply(r *response) *rpcstatus.Status {
 
 func (e *Envoy) update(typeURL, name string, body []byte) {
 	switch typeURL {
-	case xds.ClusterType:
+	case resource.ClusterType:
 		var c clusterv3.Cluster
 		decode(body, &c)
 		old := e.clusters[name]
@@ -273,7 +273,7 @@ func (e *Envoy) update(typeURL, name string, body []byte) {
 		old.discovered = c.GetType() == clusterv3.Cluster_EDS
 		old.Warming = old.discovered
 		old.Active = old.Active || !old.Warming
-	case xds.EndpointType:
+	case resource.EndpointType:
 		var a endpointv3.ClusterLoadAssignment
 		decode(body, &a)
 		c := e.clusters[name]
@@ -284,9 +284,9 @@ func (e *Envoy) update(typeURL, name string, body []byte) {
 		for _, l := range a.Endpoints {
 			c.Endpoints += len(l.LbEndpoints)
 		}
-	case xds.ListenerType:
+	case resource.ListenerType:
 		e.listeners[name] = routeOf(body)
-	case xds.RouteType:
+	case resource.RouteType:
 		var r routev3.RouteConfiguration
 		decode(body, &r)
 		var clusters []string
@@ -324,16 +324,16 @@ func decode(b []byte, m proto.Message) {
 
 func (e *Envoy) remove(typeURL, name string) {
 	switch typeURL {
-	case xds.ClusterType:
+	case resource.ClusterType:
 		delete(e.clusters, name)
-		delete(e.versions[xds.EndpointType], name)
-	case xds.ListenerType:
+		delete(e.versions[resource.EndpointType], name)
+	case resource.ListenerType:
 		delete(e.listeners, name)
 	}
 	for name := range e.routes { // a route configuration goes with the last listener that names it
 		if !slices.Contains(slices.Collect(maps.Values(e.listeners)), name) {
 			delete(e.routes, name)
-			delete(e.versions[xds.RouteType], name)
+			delete(e.versions[resource.RouteType], name)
 		}
 	}
 }
@@ -353,12 +353,12 @@ func (e *Envoy) wanted() map[string][]string {
 	out := map[string][]string{}
 	for name, c := range e.clusters {
 		if c.discovered {
-			out[xds.EndpointType] = append(out[xds.EndpointType], name)
+			out[resource.EndpointType] = append(out[resource.EndpointType], name)
 		}
 	}
 	for _, route := range e.listeners {
-		if route != "" && !slices.Contains(out[xds.RouteType], route) {
-			out[xds.RouteType] = append(out[xds.RouteType], route)
+		if route != "" && !slices.Contains(out[resource.RouteType], route) {
+			out[resource.RouteType] = append(out[resource.RouteType], route)
 		}
 	}
 	for _, names := range out {
@@ -384,7 +384,7 @@ func (e *Envoy) check(r *response) {
 func (e *Envoy) ask(t client, typeURL string) error {
 	e.mu.Lock()
 	names := e.wanted()[typeURL]
-	if e.asked[typeURL] || len(names) == 0 && typeURL != xds.ClusterType && typeURL != xds.ListenerType {
+	if e.asked[typeURL] || len(names) == 0 && typeURL != resource.ClusterType && typeURL != resource.ListenerType {
 		e.mu.Unlock()
 		return nil
 	}

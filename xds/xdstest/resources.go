@@ -15,7 +15,6 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -40,7 +39,7 @@ func of(typeURL, name string, refs []resource.Ref, m proto.Message) *resource.Re
 // Cluster is a cluster whose endpoints are discovered. timeout makes one version differ from
 // another.
 func Cluster(name string, timeout time.Duration) *resource.Resource {
-	return of(xds.ClusterType, name, []resource.Ref{{TypeURL: xds.EndpointType, Name: name}}, &clusterv3.Cluster{
+	return of(resource.ClusterType, name, []resource.Ref{{TypeURL: resource.EndpointType, Name: name}}, &clusterv3.Cluster{
 		Name:                 name,
 		ConnectTimeout:       durationpb.New(timeout),
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
@@ -61,14 +60,14 @@ func Endpoints(cluster string, ports ...uint32) *resource.Resource {
 		eps = append(eps, &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
 			Endpoint: &endpointv3.Endpoint{Address: address(p)}}})
 	}
-	return of(xds.EndpointType, cluster, nil, &endpointv3.ClusterLoadAssignment{
+	return of(resource.EndpointType, cluster, nil, &endpointv3.ClusterLoadAssignment{
 		ClusterName: cluster, Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: eps}},
 	})
 }
 
 // Listener is an HTTP listener on a local port, with a discovered route configuration.
 func Listener(name string, port uint32, route string) *resource.Resource {
-	return of(xds.ListenerType, name, []resource.Ref{{TypeURL: xds.RouteType, Name: route}}, &listenerv3.Listener{
+	return of(resource.ListenerType, name, []resource.Ref{{TypeURL: resource.RouteType, Name: route}}, &listenerv3.Listener{
 		Name:    name,
 		Address: address(port),
 		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{
@@ -86,7 +85,7 @@ func Listener(name string, port uint32, route string) *resource.Resource {
 
 // BadListener is a listener that Envoy rejects: it names a filter that does not exist.
 func BadListener(name string, port uint32) *resource.Resource {
-	return of(xds.ListenerType, name, nil, &listenerv3.Listener{
+	return of(resource.ListenerType, name, nil, &listenerv3.Listener{
 		Name:    name,
 		Address: address(port),
 		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{
@@ -98,7 +97,7 @@ func BadListener(name string, port uint32) *resource.Resource {
 
 // Route is a route configuration that sends everything to one cluster.
 func Route(name, cluster string) *resource.Resource {
-	return of(xds.RouteType, name, []resource.Ref{{TypeURL: xds.ClusterType, Name: cluster}},
+	return of(resource.RouteType, name, []resource.Ref{{TypeURL: resource.ClusterType, Name: cluster}},
 		&routev3.RouteConfiguration{
 			Name: name,
 			VirtualHosts: []*routev3.VirtualHost{{Name: "all", Domains: []string{"*"}, Routes: []*routev3.Route{{

@@ -22,7 +22,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testchild"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 	"github.com/ashore-mesh/ashore/internal/testport"
-	"github.com/ashore-mesh/ashore/xds"
+	"github.com/ashore-mesh/ashore/xds/resource"
 	"github.com/ashore-mesh/ashore/xds/xdstest"
 )
 
@@ -124,7 +124,7 @@ func (f *fleet) proxy(ctx context.Context, address string, number int, clusters 
 		return err
 	}
 	ask := &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: xdstest.NodeID(fmt.Sprintf("p%d", number),
-		fmt.Sprintf("10.99.0.%d", number+1))}, TypeUrl: xds.EndpointType, ResourceNamesSubscribe: clusters}
+		fmt.Sprintf("10.99.0.%d", number+1))}, TypeUrl: resource.EndpointType, ResourceNamesSubscribe: clusters}
 	for {
 		if err := stream.Send(ask); err != nil {
 			return err
@@ -136,7 +136,7 @@ func (f *fleet) proxy(ctx context.Context, address string, number int, clusters 
 		if err != nil {
 			return err
 		}
-		ask = &discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.EndpointType, ResponseNonce: answer.Nonce}
+		ask = &discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointType, ResponseNonce: answer.Nonce}
 	}
 }
 

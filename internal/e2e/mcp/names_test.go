@@ -24,7 +24,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 	"github.com/ashore-mesh/ashore/internal/e2e/mcptest"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
-	"github.com/ashore-mesh/ashore/xds"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // nameEntry is a ServiceEntry of a host, with further lines of its spec.
@@ -104,7 +104,7 @@ func names(t *testing.T, m *harness.Mesh, id *harness.Identity, what string,
 			Id:       fmt.Sprintf("sidecar~%s~a-1.shop~shop.svc.cluster.local", id.IP),
 			Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"DNS_CAPTURE": structpb.NewStringValue("true")}},
 		}
-		if err := st.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: xds.NameTableType}); err != nil {
+		if err := st.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: resource.NameTableType}); err != nil {
 			return err
 		}
 		r, err := st.Recv()

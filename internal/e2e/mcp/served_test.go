@@ -27,6 +27,7 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/gen"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // served is what ours serves: the discovery server on a gRPC server.
@@ -321,7 +322,7 @@ func TestServedEarly(t *testing.T) {
 	if r, err := reader.Recv(); err != nil || len(r.Resources) != 0 {
 		t.Fatalf("told %v (%v)", r, err)
 	}
-	for _, typ := range []string{xds.ClusterType, xds.ProxyConfigType,
+	for _, typ := range []string{resource.ClusterType, xds.ProxyConfigType,
 		"type.googleapis.com/istio.v1.HealthInformation"} {
 		refused(open(typ))
 		refused(open(entries, typ))
@@ -329,11 +330,11 @@ func TestServedEarly(t *testing.T) {
 	s.mu.Lock()
 	s.begin()
 	s.mu.Unlock()
-	if err := reader.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.ClusterType}); err != nil {
+	if err := reader.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.ClusterType}); err != nil {
 		t.Fatal(err)
 	}
 	refused(reader)
-	if r, err := open(xds.ClusterType).Recv(); err != nil || r.TypeUrl != xds.ClusterType {
+	if r, err := open(resource.ClusterType).Recv(); err != nil || r.TypeUrl != resource.ClusterType {
 		t.Errorf("told %v (%v)", r, err)
 	}
 }
@@ -360,7 +361,7 @@ func TestServedIsShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := st.Send(&discoveryv3.DiscoveryRequest{TypeUrl: xds.ListenerType,
+	if err := st.Send(&discoveryv3.DiscoveryRequest{TypeUrl: resource.ListenerType,
 		Node: &corev3.Node{Id: "sidecar~10.0.0.1~web-1.shop~shop.svc.cluster.local"}}); err != nil {
 		t.Fatal(err)
 	}
