@@ -147,7 +147,7 @@ func Leave(ctx context.Context, state string, wait time.Duration) error {
 // forget deletes what Join and the agent wrote. The caller holds the lock.
 func forget(state string) error {
 	err := store{state}.remove()
-	for _, name := range []string{settingsFile, cacheFile, bootstrapFile} {
+	for _, name := range []string{settingsFile, cacheFile, bootstrapFile, adminSocket, lockFile} {
 		err = errors.Join(err, wholefile.Remove(filepath.Join(state, name)))
 	}
 	if err != nil {

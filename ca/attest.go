@@ -45,7 +45,7 @@ type Proof struct {
 	Leaf *x509.Certificate
 	// name is the workload, "namespace/name", that Leaf names.
 	name string
-	// token is the text of the join token that proved it, or empty.
+	// token is the text of the join token or replica token that proved it, or empty.
 	token string
 	// shown is the hash of the key of the certificate that a caller with a token presents as well, or
 	// empty. Its identity is not checked.

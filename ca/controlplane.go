@@ -116,8 +116,8 @@ func half(c *x509.Certificate) time.Time {
 	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) / 2)
 }
 
-// due reports whether a certificate has to be replaced by one that expires at end: it is time to, and
-// the new one is valid longer.
-func due(c *x509.Certificate, renewal, end, now time.Time) bool {
-	return !now.Before(renewal) && end.After(c.NotAfter.Add(time.Minute))
+// due reports whether a certificate has to be replaced by one that expires at end: half of its
+// validity is over, and the new one is valid longer.
+func due(c *x509.Certificate, end, now time.Time) bool {
+	return !now.Before(half(c)) && end.After(c.NotAfter.Add(time.Minute))
 }

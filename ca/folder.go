@@ -55,11 +55,11 @@ func (f folder) has(name string) bool {
 // writePair writes a key and its certificate into one file, readable by its owner alone. An
 // interrupted write leaves both or neither.
 func (f folder) writePair(name string, p *pair) error {
-	text, err := p.encode()
+	text, err := EncodeKey(p.key)
 	if err != nil {
 		return err
 	}
-	return wholefile.Write(f.at(name), text)
+	return wholefile.Write(f.at(name), append(text, EncodeCertificates(p.cert)...))
 }
 
 // pair reads what writePair wrote; nil if there is no such file. Errors name the file, and hold

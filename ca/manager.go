@@ -39,6 +39,10 @@ type ManagerConfig struct {
 	Address string
 	// Replicas returns the other replicas that are alive. Nil: none is known.
 	Replicas func() []admin.Replica
+	// ReplicaToken is a file with a replica token, which proves to the replica that has the root's key
+	// that this one belongs to the mesh. It is read while this one has no intermediate. Empty: there is
+	// none.
+	ReplicaToken string
 	// Audit receives what is loaded and each step of a rotation. It may be nil.
 	Audit func(audit.Event)
 	// Log may be nil.
@@ -73,6 +77,7 @@ type Manager struct {
 	names    serverNames          // immutable
 	view     atomic.Pointer[view] // nil until the start
 	watchers task.Broadcaster
+	tokens   sync.Map // replica tokens, issuedToken by the hash of the text
 
 	mu        sync.Mutex  // orders changes
 	authority authority   // guarded by mu
@@ -200,12 +205,12 @@ func (m *Manager) serverDue(leaf *x509.Certificate, s *Signer, now time.Time) bo
 		m.config.Log.Warn("the clock was set back: the control plane's certificate is replaced", "begins", leaf.NotBefore)
 		return true
 	}
-	return due(leaf, half(leaf), earlier(now.Add(serverLife), s.Cert.NotAfter), now)
+	return due(leaf, earlier(now.Add(serverLife), s.Cert.NotAfter), now)
 }
 
 // How often the authority looks: for plugged-in files that are replaced, during a rotation, and else.
 const (
-	pluggedInterval  = 5 * time.Second
+	pluggedInterval  = time.Second
 	rotatingInterval = 5 * time.Second
 	idleInterval     = 5 * time.Minute
 )

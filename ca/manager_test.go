@@ -258,11 +258,11 @@ func TestSelfSignedRefuses(t *testing.T) {
 		"records lost":          {forget, nil},
 		"leftover of a kill":    {put(".root-key.pem.new-123", []byte("half"), 0o600), nil},
 		"root key lost":         {remove(rootFile), nil}, // it signs on, and says until when
-		"both keys lost":        {remove(rootFile, intermediateFile), []string{"the records say that root sha256:", "its key is not in", "restore the key from a backup"}},
+		"both keys lost":        {remove(rootFile, intermediateFile), []string{"the records say that root sha256:", "its key is not in", "restore that file from a backup"}},
 		"root key empty":        {cut(rootFile, 0), []string{"root-key.pem: tls: failed to find any PEM data", restore}},
 		"root key cut off":      {cut(rootFile, 100), []string{"root-key.pem: tls: failed to find any PEM data", restore}},
 		"without certificate":   {cut(rootFile, 260), []string{"root-key.pem: tls: failed to find certificate PEM data", restore}},
-		"root key of another":   {both(put(rootFile, foreign, 0o600), remove(intermediateFile)), []string{"the records say that root sha256:", "restore the key from a backup of the same time"}},
+		"root key of another":   {both(put(rootFile, foreign, 0o600), remove(intermediateFile)), []string{"the records say that root sha256:", "restore that file from a backup of the same time"}},
 		"root key for everyone": {func(h *house) { put(rootFile, mustRead(t, h.at(rootFile)), 0o644)(h) }, []string{"root-key.pem: every user of this machine can read the key (mode 0644): chmod 600"}},
 		"key and records lost":  {both(forget, remove(rootFile)), []string{"intermediate-key.pem says that there was a root", "restore both from a backup", "every workload has to join again"}},
 		"record damaged": {func(h *house) {

@@ -70,12 +70,6 @@ type pair struct {
 	cert *x509.Certificate
 }
 
-// encode writes both as PEM, the key first.
-func (p *pair) encode() ([]byte, error) {
-	text, err := EncodeKey(p.key)
-	return append(text, EncodeCertificates(p.cert)...), err
-}
-
 // decodePair reads a certificate and its key: PKCS #8, PKCS #1 or SEC 1. Errors hold nothing of the
 // key.
 func decodePair(cert, key []byte) (*pair, error) {

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -57,17 +58,31 @@ func serveReplicas(t *testing.T, m *Manager, listener net.Listener) (stop func()
 	return stop
 }
 
-// another is the house of one more replica, which shares the records, with a first intermediate.
-func (f *fleet) another() *house {
+// token makes a token, in a file.
+func (f *fleet) token() string {
 	f.t.Helper()
+	text, _, err := f.m.CreateReplicaToken(time.Hour, "op")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return f.file(text)
+}
+
+func (f *fleet) file(text string) string {
+	f.t.Helper()
+	file := filepath.Join(f.t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	return file
+}
+
+// another is the house of one more replica, which shares the records.
+func (f *fleet) another(token string) *house {
 	h := newHouse(f.t)
 	h.records = f.first.records
-	h.config.Records, h.config.Address = f.first.records, "127.0.13.4:1"
+	h.config.Records, h.config.Address, h.config.ReplicaToken = f.first.records, "127.0.13.4:1", token
 	h.config.Replicas = func() []admin.Replica { return []admin.Replica{{Name: "one", Address: f.first.config.Address}} }
-	text, err := f.m.CreateIntermediate("op")
-	must(f.t, err)
-	must(f.t, os.MkdirAll(h.config.Dir, 0o700))
-	must(f.t, os.WriteFile(h.at(intermediateFile), text, 0o600))
 	return h
 }
 
@@ -77,29 +92,26 @@ func (f *fleet) pass(d time.Duration, h *house, two *Manager) {
 	h.later(two, d)
 }
 
-// A new replica starts with the intermediate that an operator made for it, and gets another one for
-// a key of its own at once.
+// A new replica gets an intermediate of its own by a token.
 func TestReplica(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	h := f.another()
+	file := f.token()
+	h := f.another(file)
 	two := h.move()
-	given := two.Signer().Cert
-	if two.Bundle().ID != f.m.Bundle().ID || given.NotAfter.Sub(noon) != firstLife {
-		t.Errorf("it trusts %s, and signs until %s", two.Bundle().ID, given.NotAfter)
+	if two.Bundle().ID != f.m.Bundle().ID || two.Signer().Cert.Equal(f.m.Signer().Cert) || two.Signer().Root == nil {
+		t.Error("the replicas do not trust the same, or sign with one key")
 	}
 	if err := believes(t, two.Signer(), noon, f.m.Bundle().Roots...); err != nil {
 		t.Error(err)
 	}
-	h.later(two, time.Second)
-	own := two.Signer().Cert
-	if sameKey(own.PublicKey, given.PublicKey) || own.NotAfter.Sub(noon) != intermediateLife {
-		t.Errorf("it signs with the key that it was given, until %s: %q", own.NotAfter, show(t, two).Problems)
-	}
-	if got := f.first.audited(audit.ReplicaIssue); len(got) != 2 || !strings.Contains(got[0], "op") {
+	if got := f.first.audited(audit.ReplicaIssue); len(got) != 1 || !strings.Contains(got[0], "replica token") {
 		t.Errorf("audited is %q", got)
 	}
-	if again := h.move(); !again.Signer().Cert.Equal(own) {
+	if err := os.Remove(file); err != nil { // it has served
+		t.Fatal(err)
+	}
+	if again := h.move(); !again.Signer().Cert.Equal(two.Signer().Cert) {
 		t.Error("after a restart it has another intermediate")
 	}
 	if s := show(t, two); len(s.Replicas) != 1 || s.Replicas[0].Name != "one" || len(s.Problems) != 0 {
@@ -107,25 +119,43 @@ func TestReplica(t *testing.T) {
 	}
 }
 
-// A replica without a valid intermediate does not start, and says what to do.
+// A replica that cannot prove that it belongs to the mesh gets nothing, and says what to do.
 func TestReplicaRefused(t *testing.T) {
 	t.Parallel()
-	const want = "put what \"ashorectl ca intermediate\" prints on the replica that has the key into intermediate-key.pem"
-	for name, damage := range map[string]func(*fleet, *house){
-		"none":    func(_ *fleet, h *house) { must(t, os.Remove(h.at(intermediateFile))) },
-		"not one": func(_ *fleet, h *house) { must(t, os.WriteFile(h.at(intermediateFile), []byte("x"), 0o600)) },
-		"expired": func(_ *fleet, h *house) { h.later(nil, firstLife) },
-		"of another mesh": func(_ *fleet, h *house) {
-			replaceFile(t, h.at(intermediateFile), mustRead(t, newFleet(t).another().at(intermediateFile)))
-		},
+	for name, tc := range map[string]struct {
+		token func(f *fleet) string
+		want  string
+	}{
+		"no token":  {func(*fleet) string { return "" }, "run \"ashorectl ca replica-token\" there"},
+		"no file":   {func(*fleet) string { return "/nowhere/token" }, "setting ca.replicaToken, file /nowhere/token"},
+		"not one":   {func(f *fleet) string { return f.file("ashore-join.x.y") }, "does not have the form"},
+		"open file": {func(f *fleet) string { file := f.token(); must(t, os.Chmod(file, 0o644)); return file }, "every user of this machine can read"},
+		"mistyped": {func(f *fleet) string {
+			text := strings.TrimSpace(string(mustRead(t, f.token())))
+			i := len(replicaTokenPrefix)
+			return f.file(text[:i] + string('a'+(text[i]-'a'+1)%20) + text[i+1:])
+		}, "does not know the replica token"},
+		"used": {func(f *fleet) string { file := f.token(); f.another(file).move(); return file }, "does not know the replica token: it was used"},
+		"expired": {func(f *fleet) string {
+			file := f.token()
+			f.first.mu.Lock()
+			f.first.now = noon.Add(time.Hour)
+			f.first.mu.Unlock()
+			return file
+		}, "the replica token expired"},
+		"of another mesh": {func(f *fleet) string { return newFleet(f.t).token() }, "it is of another mesh, or older than a rotation"},
+		"nobody answers":  {func(f *fleet) string { file := f.token(); f.stop(); return file }, "replica 127.0.13.3:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t)
-			h := f.another()
-			damage(f, h)
-			if _, err := NewManager(t.Context(), h.config); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want %q", err, want)
+			h := f.another(tc.token(f))
+			m, err := newManager(h.config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := m.own.start(t.Context(), noon); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
 	}
@@ -138,23 +168,29 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// Only a replica gets an intermediate from another one.
+// A token serves one request. A token that was changed, and a caller that is no replica, get
+// nothing.
 func TestIntermediateIsForReplicas(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
+	token := strings.TrimSpace(string(mustRead(t, f.token())))
 	root := f.m.Signer().Root
-	call := func(cert *tls.Certificate) error {
+	csr := func() []byte { return encodeRequest(t, NewKey(), x509.CertificateRequest{}) }
+	call := func(token string, csr []byte, cert *tls.Certificate) error {
 		c := controlPlaneTLS(NewBundle(root), "cluster.local", f.first.config.Now())
 		if cert != nil {
 			c.Certificates = []tls.Certificate{*cert}
 		}
-		csr := encodeRequest(t, NewKey(), x509.CertificateRequest{})
-		got, err := requestIntermediate(t.Context(), f.first.config.Address, c, string(csr))
+		got, err := (&replicaCall{tls: c, token: token, csr: string(csr)}).do(t.Context(), f.first.config.Address)
 		if err == nil && (!got.IsCA || !got.MaxPathLenZero || got.CheckSignatureFrom(root) != nil) {
 			t.Errorf("it is %+v", got)
 		}
 		return err
 	}
+	if err := call(token, csr(), nil); err != nil {
+		t.Fatal(err)
+	}
+	forged, _ := newReplicaToken(RootID(root), f.first.config.Address)
 	pair, err := f.m.activeKey()
 	if err != nil {
 		t.Fatal(err)
@@ -166,15 +202,20 @@ func TestIntermediateIsForReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct {
-		cert *tls.Certificate
-		want string
+		token string
+		cert  *tls.Certificate
+		want  string
 	}{
-		"nobody":            {nil, "is not accepted"},
-		"a workload":        {l.certificate(f.m.Signer(), "spiffe://cluster.local/ns/a/sa/b", noon, noon.Add(time.Hour), nil), "is not accepted"},
-		"of a foreign root": {l.certificate(labSigner(t, testRoot(t)), ControlPlaneID("cluster.local").String(), noon, noon.Add(time.Hour), nil), "is not accepted"},
-		"a replica":         {server, ""},
+		"used":                       {token, nil, "does not know the replica token"},
+		"forged token":               {forged, nil, "does not know the replica token"},
+		"nobody":                     {"", nil, "is not accepted"},
+		"a workload":                 {"", l.certificate(f.m.Signer(), "spiffe://cluster.local/ns/a/sa/b", noon, noon.Add(time.Hour), nil), "is not accepted"},
+		"of a foreign root":          {"", l.certificate(labSigner(t, testRoot(t)), ControlPlaneID("cluster.local").String(), noon, noon.Add(time.Hour), nil), "is not accepted"},
+		"a replica":                  {"", server, ""},
+		"a replica with a bad token": {replicaTokenPrefix + "x", server, "does not know the replica token"},
 	} {
-		if err := call(tc.cert); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+		if err := call(tc.token, csr(), tc.cert); (err == nil) != (tc.want == "") || err != nil &&
+			!strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got %v, want %q", name, err, tc.want)
 		}
 	}
@@ -188,9 +229,8 @@ func TestIntermediateIsForReplicas(t *testing.T) {
 func TestReplicaRenews(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	h := f.another()
+	h := f.another(f.token())
 	two := h.move()
-	h.later(two, time.Second)
 	first := two.Signer().Cert
 	f.pass(intermediateLife/2+time.Hour, h, two)
 	f.pass(time.Minute, h, two) // the control plane's own certificate is of today again
@@ -215,9 +255,8 @@ func TestReplicaRotation(t *testing.T) {
 	t.Parallel()
 	for _, away := range []bool{false, true} {
 		f := newFleet(t)
-		h := f.another()
+		h := f.another(f.token())
 		two := h.move()
-		f.pass(time.Second, h, two)
 		old := two.Signer().Root
 		if _, err := two.Rotate(t.Context(), RotateRequest{}); err == nil {
 			t.Error("a rotation begins where the root's key is not")
@@ -254,18 +293,45 @@ func TestReplicaRotation(t *testing.T) {
 	}
 }
 
-// Intermediates for others need a shared store, the root's key, and an authority that is not plugged
-// in.
-func TestCreateIntermediate(t *testing.T) {
+// Who writes to the store does not lead a new replica into another mesh: the token names the root.
+func TestReplicaMisled(t *testing.T) {
+	t.Parallel()
+	f, other := newFleet(t), newFleet(t)
+	h := f.another(f.token())
+	h.config.Records = other.first.records
+	m, err := newManager(h.config)
+	must(t, err)
+	if err := m.own.start(t.Context(), noon); err == nil || !strings.Contains(err.Error(), "the token names root") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Replica tokens need a shared store, the root's key, and an authority that is not plugged in.
+func TestCreateReplicaToken(t *testing.T) {
 	t.Parallel()
 	alone := newHouse(t)
 	_, _, plugged := plug(t)
 	f := newFleet(t)
-	two := f.another().move()
+	two := f.another(f.token()).move()
 	for want, m := range map[string]*Manager{"on this machine alone": alone.move(), "is plugged in": plugged,
 		"make it on the replica that has the root's key": two} {
-		if _, err := m.CreateIntermediate("op"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := m.CreateReplicaToken(time.Hour, "op"); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+// A text that is no replica token is refused.
+func TestParseReplicaToken(t *testing.T) {
+	t.Parallel()
+	good, _ := newReplicaToken("sha256:ab", "[::1]:15012")
+	if root, address, err := parseReplicaToken(good); err != nil || root != "sha256:ab" || address != "[::1]:15012" {
+		t.Errorf("got %s, %s, %v", root, address, err)
+	}
+	for _, text := range []string{"", "x", "ashore-join.a.b@c@d", good[:30], good + "@"} {
+		if _, _, err := parseReplicaToken(text); err == nil || text != "" && strings.Contains(err.Error(), text+"@") {
+			t.Errorf("%q: got %v", text, err)
 		}
 	}
 }

@@ -14,31 +14,32 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	securityv1 "istio.io/api/security/v1alpha1"
+
+	"github.com/ashore-mesh/ashore/internal/readfile"
 )
 
 // replicaCallTimeout bounds a call to another replica.
 const replicaCallTimeout = 5 * time.Second
 
-// fetch requests an intermediate below a root from another replica. The certificate of the control
-// plane, below a trusted root, proves who asks.
+// fetch requests an intermediate below a root. A replica that has a trusted one proves itself by
+// it, others by the token.
 func (s *selfSigned) fetch(ctx context.Context, root *x509.Certificate, now time.Time) (*pair, error) {
-	v := s.view.Load()
-	if v == nil {
-		return nil, errors.New("this replica has just started, and asks again when it signs")
+	c, addresses, err := s.replicaCall(root, now)
+	if err != nil {
+		return nil, err
 	}
-	client := controlPlaneTLS(s.bundle, s.config.TrustDomain, now)
-	client.Certificates = []tls.Certificate{*v.server}
 	key := NewKey()
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSigner, err)
 	}
-	csr := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
+	c.csr = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 	errs := []error{errors.New("no other replica gives this one an intermediate")}
-	for _, r := range s.config.Replicas() {
-		cert, err := requestIntermediate(ctx, r.Address, client, csr)
+	for _, address := range addresses {
+		cert, err := c.do(ctx, address)
 		p := &pair{key: key, cert: cert}
 		switch {
 		case err != nil:
@@ -51,23 +52,86 @@ func (s *selfSigned) fetch(ctx context.Context, root *x509.Certificate, now time
 		default:
 			return p, nil
 		}
-		errs = append(errs, fmt.Errorf("replica %s: %w", r.Address, err))
+		errs = append(errs, fmt.Errorf("replica %s: %w", address, err))
 	}
 	return nil, errors.Join(errs...)
 }
 
-// requestIntermediate calls a replica.
-func requestIntermediate(ctx context.Context, address string, client *tls.Config, csr string) (*x509.Certificate,
-	error) {
+// replicaCall prepares the call for an intermediate, and returns the addresses to call.
+func (s *selfSigned) replicaCall(root *x509.Certificate, now time.Time) (c replicaCall, addresses []string, err error) {
+	if s.above(now) != nil {
+		v := s.view.Load()
+		if v == nil {
+			return c, nil, errors.New("this replica has just started, and asks again when it signs")
+		}
+		c.tls = controlPlaneTLS(s.bundle, s.config.TrustDomain, now)
+		c.tls.Certificates = []tls.Certificate{*v.server}
+		for _, r := range s.config.Replicas() {
+			addresses = append(addresses, r.Address)
+		}
+		return c, addresses, nil
+	}
+	if s.config.ReplicaToken == "" {
+		return c, nil, fmt.Errorf("setting ca.replicaToken: this mesh has a root, whose key is with another replica, "+
+			"and nothing proves that this one belongs to it: run \"ashorectl ca replica-token\" there, put what it prints "+
+			"into a file here, readable by ashored alone, and name the file in the setting (or restore %s from a backup)",
+			s.dir.at(rootFile))
+	}
+	var named, address string
+	c.token, named, address, err = s.replicaToken()
+	if id := RootID(root); err == nil && named != id {
+		err = fmt.Errorf("the store says that root %s signs, and the token names root %s: it is of another mesh, or older "+
+			"than a rotation; make a new one (\"ashorectl ca replica-token\")", id, named)
+	}
+	if err != nil {
+		return c, nil, s.tokenError(err)
+	}
+	c.tls = controlPlaneTLS(NewBundle(root), s.config.TrustDomain, now)
+	return c, []string{address}, nil
+}
+
+// replicaToken reads the file of the replica token.
+func (s *selfSigned) replicaToken() (text, root, address string, err error) {
+	data, info, err := readfile.Read(s.config.ReplicaToken, 4<<10)
+	if err == nil {
+		err = checkKeyMode(s.config.ReplicaToken, info.Mode())
+	}
+	if err == nil {
+		text = strings.TrimSpace(string(data))
+		root, address, err = parseReplicaToken(text)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: put what \"ashorectl ca replica-token\" prints into it", err)
+	}
+	return text, root, address, err
+}
+
+// tokenError names the setting and the file.
+func (s *selfSigned) tokenError(err error) error {
+	return fmt.Errorf("setting ca.replicaToken, file %s: %w", s.config.ReplicaToken, err)
+}
+
+// replicaCall is a call for an intermediate.
+type replicaCall struct {
+	tls   *tls.Config
+	token string // empty: the certificate in tls proves who calls
+	csr   string
+}
+
+// do calls a replica.
+func (c *replicaCall) do(ctx context.Context, address string) (*x509.Certificate, error) {
 	ctx, cancel := context.WithTimeout(ctx, replicaCallTimeout)
 	defer cancel()
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(client)))
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(c.tls)))
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close() //nolint:errcheck // nothing more is sent
+	if c.token != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.token)
+	}
 	out := &securityv1.IstioCertificateResponse{}
-	err = conn.Invoke(ctx, "/"+replicaService+"/"+replicaMethod, &securityv1.IstioCertificateRequest{Csr: csr}, out)
+	err = conn.Invoke(ctx, "/"+replicaService+"/"+replicaMethod, &securityv1.IstioCertificateRequest{Csr: c.csr}, out)
 	if err != nil {
 		return nil, errors.New(cmp.Or(status.Convert(err).Message(), err.Error()))
 	}

@@ -271,13 +271,13 @@ func TestReplicas(t *testing.T) {
 	first := a.move()
 	if _, err := NewManager(t.Context(), b.config); err == nil ||
 		!strings.Contains(err.Error(),
-			"put what \"ashorectl ca intermediate\" prints on the replica that has the key into intermediate-key.pem") {
+			"or put an intermediate that is signed by this root, key and certificate, into intermediate-key.pem") {
 		t.Fatalf("without any key: %v", err)
 	}
 	root, err := first.activeKey()
 	must(t, err)
 	made := &pair{key: NewKey()}
-	made.cert, err = root.intermediate(b.config.TrustDomain, made.key.Public(), intermediateLife, noon)
+	made.cert, err = root.intermediate(b.config.TrustDomain, made.key.Public(), noon)
 	must(t, err)
 	must(t, folder(b.config.Dir).writePair(intermediateFile, made))
 	second := b.move()

@@ -166,9 +166,6 @@ func (s *selfSigned) takeNextRoot() error {
 	return s.dir.rename(nextRootFile, rootFile)
 }
 
-// renewal is when an intermediate is renewed. The first one of a replica is renewed at once.
-func renewal(c *x509.Certificate) time.Time { return c.NotAfter.Add(-intermediateLife / 2) }
-
 // sign renews this replica's intermediate after half of its life, and makes a signer of it. If a new
 // one cannot be had, the present one is used while it is below a trusted root.
 func (s *selfSigned) sign(ctx context.Context, now time.Time) error {
@@ -177,7 +174,7 @@ func (s *selfSigned) sign(ctx context.Context, now time.Time) error {
 		return err
 	}
 	if s.inter == nil || !s.inter.under(active, now) ||
-		due(s.inter.cert, renewal(s.inter.cert), earlier(now.Add(intermediateLife), active.NotAfter), now) {
+		due(s.inter.cert, earlier(now.Add(intermediateLife), active.NotAfter), now) {
 		err = s.newIntermediate(ctx, active, now)
 	} else if s.config.Address == "" {
 		_, err = s.rootKey(active) // reported early if it is missing
@@ -204,7 +201,8 @@ func (s *selfSigned) sign(ctx context.Context, now time.Time) error {
 			signer.Intermediates = append(signer.Intermediates, cross)
 		}
 	}
-	if !s.signer.equal(signer) {
+	if s.signer == nil || !s.signer.Cert.Equal(signer.Cert) ||
+		len(s.signer.Intermediates) != len(signer.Intermediates) {
 		s.signer = signer
 	}
 	return nil
@@ -218,8 +216,8 @@ func (s *selfSigned) newIntermediate(ctx context.Context, root *x509.Certificate
 	switch {
 	case err == nil:
 		p = &pair{key: NewKey()}
-		p.cert, err = by.intermediate(s.config.TrustDomain, p.key.Public(), intermediateLife, now)
-	case s.config.Address != "" && s.above(now) != nil:
+		p.cert, err = by.intermediate(s.config.TrustDomain, p.key.Public(), now)
+	case s.config.Address != "":
 		p, err = s.fetch(ctx, root, now)
 	}
 	if err == nil {
@@ -263,21 +261,20 @@ func (s *selfSigned) rootKey(root *x509.Certificate) (*pair, error) {
 			return p, err
 		}
 	}
-	return nil, fmt.Errorf("the records say that root %s signs, and its key is not in %s (%s). On a further replica, put "+
-		"what \"ashorectl ca intermediate\" prints on the replica that has the key into %s; otherwise restore the key from "+
-		"a backup of the same time as the store", RootID(root), s.dir, rootFile, intermediateFile)
+	return nil, fmt.Errorf("the records say that root %s signs, and its key is not in %s (%s): restore that file "+
+		"from a backup of the same time as the store, or put an intermediate that is signed by this root, key and "+
+		"certificate, into %s", RootID(root), s.dir, rootFile, intermediateFile)
 }
 
 // intermediate signs one below a root.
-func (p *pair) intermediate(trustDomain string, key crypto.PublicKey, life time.Duration, now time.Time) (
-	*x509.Certificate, error) {
+func (p *pair) intermediate(trustDomain string, key crypto.PublicKey, now time.Time) (*x509.Certificate, error) {
 	above, err := NewSigner(p.cert, p.key, nil, NewBundle(p.cert), now)
 	if err != nil {
 		return nil, fmt.Errorf("root %s: %w, and this machine's clock says %s: set the clock; if it is right and the "+
 			"root has expired, move the state folder aside and let every workload join again",
 			RootID(p.cert), err, now.UTC().Format(time.RFC3339))
 	}
-	return above.NewIntermediate("Ashore intermediate of "+trustDomain, life, key, now)
+	return above.NewIntermediate("Ashore intermediate of "+trustDomain, intermediateLife, key, now)
 }
 
 // report logs a new certificate of this replica, also in the audit log.

@@ -60,7 +60,7 @@ func TestDiskTakesNothing(t *testing.T) {
 	}
 	again := h.move()
 	h.later(again, 31*24*time.Hour)
-	if again.trouble == "" || !strings.Contains(again.trouble, "restore the key from a backup") {
+	if again.trouble == "" || !strings.Contains(again.trouble, "restore that file from a backup") {
 		t.Errorf("trouble: %q", again.trouble)
 	}
 	if _, err := Issue(again.Signer(), Grant{ID: web(t), Key: NewKey().Public()},

@@ -75,7 +75,7 @@ func certificateStatus(c *x509.Certificate, s *Signer) admin.Certificate {
 // show implements authority.
 func (s *selfSigned) show(st *admin.Authority, all []Dependent, now time.Time) {
 	st.Kind, st.Folder = SelfSigned, string(s.dir)
-	st.Signer.Renew = renewal(s.signer.Cert)
+	st.Signer.Renew = half(s.signer.Cert)
 	if s.state.rotating() {
 		st.Rotation = rotation(s.state.Since, s.waiting(all, now))
 	}

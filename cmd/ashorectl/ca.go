@@ -12,7 +12,7 @@ import (
 
 func (t *tool) caCommand() *cobra.Command {
 	return group("ca", "Inspect and rotate the certificate authority",
-		t.showCACommand(), t.rotateCACommand(), t.intermediateCommand())
+		t.showCACommand(), t.rotateCACommand(), t.replicaTokenCommand())
 }
 
 func (t *tool) showCACommand() *cobra.Command {
@@ -55,19 +55,22 @@ func (t *tool) rotateCACommand() *cobra.Command {
 	return cmd
 }
 
-func (t *tool) intermediateCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "intermediate",
-		Short: "Create the first key and certificate of another replica of ashored",
-		Example: `  ashorectl ca intermediate | ssh two install -m 0600 -o ashore /dev/stdin /var/lib/ashore/ca/intermediate-key.pem
-  ashorectl ca intermediate > intermediate-key.pem
+func (t *tool) replicaTokenCommand() *cobra.Command {
+	var q admin.ReplicaTokenRequest
+	cmd := &cobra.Command{
+		Use:   "replica-token",
+		Short: "Create a one-time token for another replica of ashored",
+		Example: `  ashorectl ca replica-token > replica-token
+  ashorectl ca replica-token --ttl 15m
   ashorectl ca show`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return show(t, cmd, admin.CallCreateIntermediate, admin.None{}, func(made admin.Intermediate) string {
-				return made.PEM
+			return show(t, cmd, admin.CallCreateReplicaToken, q, func(made admin.ReplicaToken) string {
+				return made.Token + "\n"
 			})
 		},
 	}
+	ttlFlag(cmd, &q.TTL)
+	return cmd
 }
 
 func ttlFlag(cmd *cobra.Command, ttl *string) {

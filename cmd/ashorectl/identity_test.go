@@ -60,8 +60,9 @@ func (*fake) ShowAuthority(context.Context, admin.None) (admin.Authority, error)
 	return a, nil
 }
 
-func (f *fake) CreateIntermediate(context.Context, admin.None) (admin.Intermediate, error) {
-	return admin.Intermediate{PEM: "-----BEGIN PRIVATE KEY-----\n"}, nil
+func (f *fake) CreateReplicaToken(_ context.Context, r admin.ReplicaTokenRequest) (admin.ReplicaToken,
+	error) {
+	return admin.ReplicaToken{Token: "ashore-replica.abc." + r.TTL, Expires: time.Now().Add(time.Hour)}, nil
 }
 
 func (f *fake) RotateAuthority(ctx context.Context, r admin.RotateRequest) (admin.Authority, error) {
@@ -215,7 +216,7 @@ Mutual TLS is STRICT.
 		"workload list -o json":                 `"serial": "0b"`,
 		"audit tail -n 1 -o json":               `"target": "abc\u001b[2J",`,
 		"ca show -o json":                       `"p09"`,
-		"ca intermediate":                       "-----BEGIN PRIVATE KEY-----",
+		"ca replica-token --ttl 15m":            "ashore-replica.abc.15m",
 		"join-token create --group a/b -o json": `"token": "ashore-join.abc.secret"`,
 		"__complete authz explain a ":           "web-1.shop",
 	} {

@@ -115,7 +115,7 @@ func (f *fake) routes() []admin.Route {
 		admin.Handle(admin.CallRevokeToken, admin.Operator, f.RevokeToken),
 		admin.Handle(admin.CallAuthority, admin.Viewer, f.ShowAuthority),
 		admin.Handle(admin.CallRotate, admin.Admin, f.RotateAuthority),
-		admin.Handle(admin.CallCreateIntermediate, admin.Admin, f.CreateIntermediate),
+		admin.Handle(admin.CallCreateReplicaToken, admin.Admin, f.CreateReplicaToken),
 		admin.Handle(admin.CallWorkloads, admin.Viewer, f.ListWorkloads),
 		admin.Handle(admin.CallRevoke, admin.Operator, f.Revoke),
 		admin.Handle(admin.CallRestore, admin.Operator, f.Restore),

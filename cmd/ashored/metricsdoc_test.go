@@ -34,7 +34,7 @@ func TestMetricsDoc(t *testing.T) {
 			t.Errorf("docs/metrics.md does not have %s", name)
 		}
 	}
-	code := sources(t, "../../ca", "../../xds", "../../internal/audit", "../../webhook", "../../internal/server")
+	code := sources(t, "../../ca", "../../xds", "../../internal/audit", "../../webhook", "../../internal/server", "../../agent")
 	for _, name := range documented {
 		if !strings.Contains(text, "# TYPE "+name+" ") && !strings.Contains(code, `"`+name+`"`) {
 			t.Errorf("docs/metrics.md has %s, which there is not", name)

@@ -47,10 +47,17 @@ type Replica struct {
 	Address string `json:"address,omitempty"`
 }
 
-// Intermediate is the first intermediate of another replica: key and certificate as PEM. It is not
-// shown again.
-type Intermediate struct {
-	PEM string `json:"pem"`
+// ReplicaTokenRequest asks for a token by which one more control plane shows that it belongs to
+// this mesh.
+type ReplicaTokenRequest struct {
+	// TTL is how long the token can be used, "1h30m". Empty: 1h.
+	TTL string `json:"ttl,omitempty"`
+}
+
+// ReplicaToken is a replica token that was made. Token is not shown again.
+type ReplicaToken struct {
+	Token   string    `json:"token"`
+	Expires time.Time `json:"expires"`
 }
 
 // Rotation is how far a change of the root is. The new root signs, and the old one is trusted until

@@ -66,7 +66,7 @@ func (a *API) Routes() []admin.Route {
 		admin.Handle(admin.CallRevokeToken, admin.Operator, a.RevokeToken),
 		admin.Handle(admin.CallAuthority, admin.Viewer, a.ShowAuthority),
 		admin.Handle(admin.CallRotate, admin.Admin, a.Rotate),
-		admin.Handle(admin.CallCreateIntermediate, admin.Admin, a.CreateIntermediate),
+		admin.Handle(admin.CallCreateReplicaToken, admin.Admin, a.CreateReplicaToken),
 		admin.Handle(admin.CallWorkloads, admin.Viewer, a.ListWorkloads),
 		admin.Handle(admin.CallRevoke, admin.Operator, a.Revoke),
 		admin.Handle(admin.CallRestore, admin.Operator, a.Restore),

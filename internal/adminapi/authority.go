@@ -25,22 +25,22 @@ func withKind(err error) error {
 	case errors.Is(err, ca.ErrNotFound), errors.Is(err, ca.ErrNoGroup):
 		return admin.NewError(admin.ErrNotFound, "%v; \"ashorectl get workloadgroup\", \"join-token list\" and "+
 			"\"workload list\" show what there is", err)
-	case errors.Is(err, ca.ErrRotate), errors.Is(err, ca.ErrReplica), errors.Is(err, record.ErrConflict),
+	case errors.Is(err, ca.ErrRotate), errors.Is(err, ca.ErrReplicaToken), errors.Is(err, record.ErrConflict),
 		errors.Is(err, ca.ErrRevokedGroup):
 		return admin.NewError(admin.ErrConflict, "%v", err)
 	}
 	return err
 }
 
-// lifetime returns how long a join token is valid; an empty text means the default. Errors:
+// lifetime returns how long a token of a kind is valid; an empty text means the default. Errors:
 // admin.ErrInvalid.
-func lifetime(text string) (time.Duration, error) {
+func lifetime(kind, text string, most time.Duration) (time.Duration, error) {
 	if text == "" {
 		return ca.DefaultTokenTTL, nil
 	}
 	ttl, err := time.ParseDuration(text)
-	if err != nil || ttl < time.Minute || ttl > ca.MaxTokenTTL {
-		return 0, admin.NewError(admin.ErrInvalid, "a token cannot live for %.40q: want 1m to %s", text, ca.MaxTokenTTL)
+	if err != nil || ttl < time.Minute || ttl > most {
+		return 0, admin.NewError(admin.ErrInvalid, "a %s cannot live for %.40q: want 1m to %s", kind, text, most)
 	}
 	return ttl, nil
 }
@@ -48,7 +48,7 @@ func lifetime(text string) (time.Duration, error) {
 // CreateToken creates a join token. Errors: admin.ErrInvalid; admin.ErrNotFound for the group;
 // admin.ErrConflict if its identity is revoked.
 func (a *API) CreateToken(ctx context.Context, r admin.TokenRequest) (admin.Token, error) {
-	ttl, err := lifetime(r.TTL)
+	ttl, err := lifetime("token", r.TTL, ca.MaxTokenTTL)
 	if err != nil {
 		return admin.Token{}, err
 	}
@@ -106,11 +106,15 @@ func (a *API) Rotate(ctx context.Context, r admin.RotateRequest) (admin.Authorit
 	return s, withKind(err)
 }
 
-// CreateIntermediate creates the first intermediate of one more control plane. Errors:
+// CreateReplicaToken creates a token for one more control plane. Errors: admin.ErrInvalid,
 // admin.ErrConflict where none can be made.
-func (a *API) CreateIntermediate(ctx context.Context, _ admin.None) (admin.Intermediate, error) {
-	text, err := a.Manager.CreateIntermediate(admin.Actor(ctx))
-	return admin.Intermediate{PEM: string(text)}, withKind(err)
+func (a *API) CreateReplicaToken(ctx context.Context, r admin.ReplicaTokenRequest) (admin.ReplicaToken, error) {
+	ttl, err := lifetime("replica token", r.TTL, ca.MaxReplicaTokenTTL)
+	if err != nil {
+		return admin.ReplicaToken{}, err
+	}
+	text, expires, err := a.Manager.CreateReplicaToken(ttl, admin.Actor(ctx))
+	return admin.ReplicaToken{Token: text, Expires: expires}, withKind(err)
 }
 
 // ListWorkloads returns all workloads and revocations.

@@ -313,6 +313,7 @@ func TestScrub(t *testing.T) {
 		"plain text":                              "plain text",
 		"spiffe://cluster.local/ns/a/sa/b":        "spiffe://cluster.local/ns/a/sa/b",
 		"token ashore-join.abc234.c2VjcmV0-_x":    "token ashore-join.abc234.(secret)",
+		"ashore-replica.abc234.c2VjcmV0":          "ashore-replica.abc234.(secret)",
 		"ashore-join.abc234":                      "ashore-join.abc234",
 		"ashore-join.a.b.c, ashore-join.d.e!":     "ashore-join.a.(secret), ashore-join.d.(secret)!",
 		"authorization: Bearer abc.def.ghi":       "authorization: Bearer (secret)",

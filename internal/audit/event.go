@@ -17,6 +17,7 @@ const (
 	CertificateRefuse  = "certificate.refuse"
 	CARotate           = "ca.rotate"
 	CALoad             = "ca.load"
+	ReplicaToken       = "replica.token"
 	ReplicaIssue       = "replica.issue"
 	WorkloadRevoke     = "workload.revoke"
 	WorkloadRestore    = "workload.restore"

@@ -7,8 +7,8 @@ type scrubber struct{ token, key *regexp.Regexp }
 
 func newScrubber() scrubber {
 	return scrubber{
-		// A join token: its ID stays. A JWT, and what follows "Bearer ".
-		token: regexp.MustCompile(`(ashore-join\.[-\w+/=]*\.|[Bb]earer |eyJ)[-\w.+/=]+`),
+		// A join token or a replica's: its ID stays. A JWT, and what follows "Bearer ".
+		token: regexp.MustCompile(`(ashore-(?:join|replica)\.[-\w+/=]*\.|[Bb]earer |eyJ)[-\w.+/=]+`),
 		key:   regexp.MustCompile(`(?s)-----BEGIN[^\n]*PRIVATE KEY-----.*`),
 	}
 }

@@ -56,7 +56,7 @@ func (s *Server) newIdentity(ctx context.Context, reach reach, rt *shared.Runtim
 	}
 	c := ca.ManagerConfig{
 		Dir: authorityFolder(cfg), Plugged: cfg.CA.Plugged, TrustDomain: domain,
-		Names: serverNames(cfg, reach.addresses), Records: records,
+		Names: serverNames(cfg, reach.addresses), Records: records, ReplicaToken: cfg.CA.ReplicaToken,
 		Replicas: otherReplicas(cfg, rt), Audit: s.audit.Record, Log: log,
 		Dependents: id.ledger.Dependents, Existing: !cfg.Development,
 	}

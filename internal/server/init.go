@@ -50,9 +50,8 @@ func Init(ctx context.Context, cfg settings.Config, log hclog.Logger) (done []st
 		return nil, err
 	case created:
 		done = append(done, "created the store "+s.shared.Place()+" in Consul, with the content of "+cfg.State)
-	case cfg.Store.Shared(): // an operator puts this replica's intermediate into the folder
-		err := os.MkdirAll(authorityFolder(cfg), 0o700)
-		return append(done, "the store "+s.shared.Place()+" in Consul exists already: this replica shares it"), err
+	case cfg.Store.Shared():
+		return append(done, "the store "+s.shared.Place()+" in Consul exists already: this replica shares it"), nil
 	}
 	if !cfg.Secure() || cfg.CA.Plugged != "" {
 		return done, nil

@@ -167,8 +167,8 @@ spec: {mtls: {mode: MODE}}
 		if err := proto.Unmarshal(bundle.Get(agent.ProxyConfigName).Any(), &wrapped); err != nil {
 			t.Fatal(err)
 		}
-		if err := wrapped.UnmarshalTo(&c); err != nil || c.ProxyMetadata[agent.BypassedPorts] != tc.ports {
-			t.Errorf("%s: the agent is told of %q, want %q; error %v", name, c.ProxyMetadata[agent.BypassedPorts], tc.ports,
+		if err := wrapped.UnmarshalTo(&c); err != nil || c.ProxyMetadata[resource.BypassedPorts] != tc.ports {
+			t.Errorf("%s: the agent is told of %q, want %q; error %v", name, c.ProxyMetadata[resource.BypassedPorts], tc.ports,
 				err)
 		}
 	}

@@ -74,7 +74,7 @@ var worlds atomic.Int32
 // can be cut by itself.
 func (w *world) door(i int) string { return fmt.Sprintf("127.3.%d.%d", w.number, i+1) }
 
-// newWorld starts Consul and n replicas, each later one with an intermediate that the first one made; more
+// newWorld starts Consul and n replicas, each later one with a token that the first one made; more
 // is further YAML of their settings.
 func newWorld(t *testing.T, n int, more string) *world {
 	t.Helper()
@@ -85,24 +85,20 @@ func newWorld(t *testing.T, n int, more string) *world {
 	}
 	w.consul = testconsul.Start(t, map[string]any{"addresses": map[string]any{"http": strings.Join(doors, " ")}})
 	for i := range n {
-		options := []harness.Option{harness.Secure(w.settings(i) + more)}
+		settings := w.settings(i) + more
 		if i > 0 {
-			made, err := admin.Send(context.Background(), w.meshes[0].Admin, admin.CallCreateIntermediate, admin.None{})
+			made, err := admin.Send(context.Background(), w.meshes[0].Admin, admin.CallCreateReplicaToken,
+				admin.ReplicaTokenRequest{TTL: "5m"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			options = append(options, harness.StateOn(func(dir string) {
-				folder := filepath.Join(dir, "ca")
-				err := os.Mkdir(folder, 0o700)
-				if err == nil {
-					err = os.WriteFile(filepath.Join(folder, "intermediate-key.pem"), []byte(made.PEM), 0o600)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-			}))
+			file := filepath.Join(t.TempDir(), "replica-token")
+			if err := os.WriteFile(file, []byte(made.Token+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			settings += fmt.Sprintf("ca: {replicaToken: %s}\n", file)
 		}
-		w.meshes = append(w.meshes, harness.New(t, map[string]string{"mesh.yaml": meshFiles}, options...))
+		w.meshes = append(w.meshes, harness.New(t, map[string]string{"mesh.yaml": meshFiles}, harness.Secure(settings)))
 	}
 	return w
 }
