@@ -38,10 +38,7 @@ type Reader struct{ services intern.Lists[service] }
 func (r *Reader) Of(sc *push.Scope) Settings {
 	var known []service
 	for _, p := range sc.Mesh.Config.GetExtensionProviders() {
-		if config.SignalOf(p) == "" {
-			continue
-		}
-		if host, port, ok := sc.ProviderAddress(p); ok {
+		if host, port, ok := sc.ProviderAddress(p); ok && config.SignalOf(p) != config.Requests {
 			known = append(known, service{p, host, port})
 		}
 	}
