@@ -228,10 +228,10 @@ func TestDashboards(t *testing.T) {
 	server := m.Join(harness.Workload{Name: "web-1", Group: "shop/web-vm", IP: ip})
 	client := m.Join(harness.Workload{Name: "client-1", Group: "shop/client"})
 	traffic(t, client, server)
-	p := startPrometheus(t, map[string][]string{"ashored": {m.Metrics()},
-		"ashore-agent": {server.IP + ":15020", client.IP + ":15020"}})
+	p := startPrometheus(t, m)
 
-	all := []query{{"the application", "app_orders_total == 3 and on (instance) ashore_agent_application_up == 1"}}
+	all := []query{{"the application", "app_orders_total == 3 and on (instance) ashore_agent_application_up == 1"},
+		{"what alerts ask for", `up{kind="ashored"} + on () group_left () count(up{kind="agent"}) == 3`}}
 	ours := variables{"service": "web.test", "namespace": "shop", "workload": "web-vm|client", "instance": ".*"}
 	for _, file := range files(t, root+"/dashboards") {
 		for _, q := range queries(t, file, ours) {
