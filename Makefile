@@ -38,7 +38,11 @@ help: ## list the targets
 build: ## build the programs into bin/
 	$(GO) build -o bin/ ./cmd/...
 
-tools: consul-tool ## fetch Envoy and build Consul, which tests and demonstrations need, into .tools/ (once)
+tools: demo-tools ## fetch Envoy and Prometheus and build Consul, which tests and demonstrations need, into .tools/ (once)
+	@[ -n "$$PROMETHEUS$$PROMTOOL" ] || tools/prometheus.sh .tools/prometheus
+	@$(GO) mod download -C tools/istio # for its dashboards
+
+demo-tools: consul-tool
 	@$(GO) run ./tools/envoy --to .tools/envoy
 
 # Consul is for tests only: it is in a module of its own (tools/consul), and never in a package.
@@ -53,7 +57,7 @@ consul-tool:
 		$(GO) build -C tools/consul -trimpath -ldflags '-s -w' -o '$(CURDIR)/.tools/consul.new' github.com/hashicorp/consul && mv .tools/consul.new .tools/consul; \
 	fi
 
-run: build tools ## a working mesh on this machine, without root
+run: build demo-tools ## a working mesh on this machine, without root
 	@$(GO) build -o .tools/quickstart ./examples/quickstart
 	@$(GO) build -o .tools/echo ./examples/echo
 	@exec .tools/quickstart $(ARGS)
@@ -115,9 +119,9 @@ package: package-texts ## deb and rpm packages for amd64 and arm64, and an archi
 package-texts: # what people read, with everything that it links to
 	@rm -rf '$(DIST)/ashore'
 	@mkdir -p '$(DIST)/ashore'
-	@tar -cf - LICENSE README.md CONTRIBUTING.md docs $(wildcard $(foreach kind,README.md *.yaml *.sh *.json *.jwt config rules change,examples/*/$(kind))) | tar -C '$(DIST)/ashore' -xf -
+	@tar -cf - LICENSE README.md CONTRIBUTING.md docs dashboards $(wildcard $(foreach kind,README.md *.yaml *.sh *.json *.jwt config rules change,examples/*/$(kind))) | tar -C '$(DIST)/ashore' -xf -
 
 clean: ## remove build results and .run; downloaded tools stay
 	rm -rf bin .run dist coverage.out .tools/quickstart .tools/echo
 
-.PHONY: help build tools consul-tool net-tools run test e2e check bench fuzz golden package package-texts clean
+.PHONY: help build tools demo-tools consul-tool net-tools run test e2e check bench fuzz golden package package-texts clean

@@ -108,6 +108,7 @@ func (c *controlPlane) introduced() *corev3.Node {
 func localCluster(name string, a *corev3.Address) *clusterv3.Cluster {
 	return &clusterv3.Cluster{
 		Name:                 name,
+		AltStatName:          name + ";",
 		ConnectTimeout:       durationpb.New(time.Second),
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: name,

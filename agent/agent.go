@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/agent/dns"
 	"github.com/ashore-mesh/ashore/agent/envoy"
@@ -58,7 +59,8 @@ type Agent struct {
 	secrets *secrets
 
 	relay  *relay.Relay
-	names  *dns.Table // of the mesh; nil until there is one
+	config atomic.Pointer[meshconfig.ProxyConfig] // of this workload; nil until there is one
+	names  *dns.Table                             // of the mesh; nil until there is one
 	health *healthReporter
 	prober *probe.Prober
 	dns    *dns.Server // nil: closed; set by Run
@@ -85,6 +87,7 @@ func New(c Config) (*Agent, error) {
 	if err := a.connect(c.Log); err != nil {
 		return nil, err
 	}
+	a.settings.Envoy.stats = a.config.Load().GetProxyStatsMatcher()
 	if a.bootstrap, err = Bootstrap(&a.settings); err != nil {
 		return nil, err
 	}
@@ -98,7 +101,8 @@ func New(c Config) (*Agent, error) {
 // newRunner returns what runs Envoy.
 func (a *Agent) newRunner(c Config) (envoy.Runner, error) {
 	s := &a.settings
-	o := envoy.Options{Concurrency: s.Envoy.Concurrency, DrainTime: s.Envoy.DrainTime}
+	o := envoy.Options{Concurrency: s.Envoy.Concurrency, DrainTime: s.Envoy.DrainTime,
+		Service: serviceOf(&s.Workload)}
 	if !s.Envoy.units {
 		bootstrap := filepath.Join(s.State, bootstrapFile)
 		return envoy.NewChild(a.path, bootstrap, o, cmp.Or(c.Stdout, io.Discard), cmp.Or(c.Stderr, io.Discard),
@@ -211,7 +215,7 @@ func (a *Agent) runParts(ctx context.Context) error {
 		a.ending.Store(true)
 		stop()
 	}
-	control := &control{report: a.Report, log: a.log, leave: func() {
+	control := &control{report: a.Report, admin: a.admin, log: a.log, leave: func() {
 		a.leaving.Store(a.certs != nil)
 		a.quit()
 	}}

@@ -58,6 +58,7 @@ func Bootstrap(s *Settings) ([]byte, error) {
 			{envoy.MetricsListener, "/stats/prometheus", "prometheus_stats", metricsPort},
 		},
 		"MaxConnections": maxConnections,
+		"Stats":          s.Envoy.stats,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("bootstrap of Envoy: %w", err)

@@ -23,9 +23,10 @@ import (
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
-// control serves "status" and "leave" on the agent's unix socket.
+// control serves "status", "leave" and the levels of logs on the agent's unix socket.
 type control struct {
 	report func(context.Context) *Report
+	admin  *envoy.Admin
 	leave  func() // starts to leave the mesh, and returns at once
 	log    hclog.Logger
 }
@@ -46,6 +47,8 @@ func (c *control) Run(ctx context.Context, l net.Listener) error {
 		w.WriteHeader(http.StatusAccepted)
 		c.leave() // the response is still sent
 	})
+	mux.HandleFunc("POST /log", c.serveLog)
+	mux.HandleFunc("POST /proxy-log", c.serveProxyLog)
 	return serveHTTP(ctx, l, mux, c.log)
 }
 
@@ -144,7 +147,7 @@ func Leave(ctx context.Context, state string, wait time.Duration) error {
 // forget deletes what Join and the agent wrote. The caller holds the lock.
 func forget(state string) error {
 	err := store{state}.remove()
-	for _, name := range []string{settingsFile, cacheFile, bootstrapFile} {
+	for _, name := range []string{settingsFile, cacheFile, bootstrapFile, adminSocket, lockFile} {
 		err = errors.Join(err, wholefile.Remove(filepath.Join(state, name)))
 	}
 	if err != nil {

@@ -7,10 +7,11 @@ import (
 	"path/filepath"
 
 	"github.com/hashicorp/go-hclog"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/agent/dns"
-	"github.com/ashore-mesh/ashore/agent/envoy"
 	"github.com/ashore-mesh/ashore/agent/probe"
 	"github.com/ashore-mesh/ashore/agent/relay"
 	"github.com/ashore-mesh/ashore/internal/build"
@@ -32,6 +33,7 @@ func (a *Agent) connect(log hclog.Logger) error {
 		Dial:      dialPlaintext,
 		Plaintext: s.Dev,
 		SetRoots:  func([]string) error { return nil },
+		SetConfig: a.setConfig,
 		CacheFile: filepath.Join(s.State, cacheFile),
 		Owner:     fmt.Sprintf("%s, %s, group %s", n.GetId(), s.Workload.serviceAccount, s.Workload.Group),
 		MaxAge:    s.XDS.MaxAge,
@@ -71,12 +73,20 @@ func dialPlaintext(ctx context.Context, address string) (net.Conn, error) {
 // newProber returns what checks the application.
 func (a *Agent) newProber() *probe.Prober {
 	w := &a.settings.Workload
-	c := probe.Config{Settings: a.settings.Probe, Addresses: w.Addresses, Unit: (&envoy.Systemd{}).UnitActive,
-		Report: a.health.setApp, Log: a.log}
+	c := probe.Config{Settings: a.settings.Probe, Addresses: w.Addresses, Report: a.health.setApp, Log: a.log}
 	if w.Interception == "none" && w.Type == "sidecar" {
 		c.Listens = a.admin.Listeners
 	}
 	return probe.New(c)
+}
+
+// setConfig takes what the control plane sends about this workload. Envoy's statistics change when
+// the agent starts the next time.
+func (a *Agent) setConfig(c *meshconfig.ProxyConfig) {
+	stats, before := c.GetProxyStatsMatcher(), a.config.Swap(c).GetProxyStatsMatcher()
+	if a.bootstrap != nil && !proto.Equal(stats, before) && !proto.Equal(stats, a.settings.Envoy.stats) {
+		a.log.Info("envoy gets other statistics when this agent starts again")
+	}
 }
 
 // setNames passes a name table to the DNS server. The table of the cache arrives before there is a

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ashore-mesh/ashore/agent/intercept"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // InterceptConfig returns the input of the rules of a workload with interception "tproxy", and the
@@ -45,7 +46,7 @@ func (a *Agent) reportInterception(r *Report) {
 		r.bad("interception", "run \"ashore-agent intercept install\" as root", notIntercepted+": callers would bypass Envoy")
 		return
 	}
-	if ports := r.Link.Bypassed; ports != "" {
+	if ports := a.config.Load().GetProxyMetadata()[resource.BypassedPorts]; ports != "" {
 		name := "port "
 		if strings.Contains(ports, ",") {
 			name = "ports "

@@ -81,8 +81,10 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	}
 	id, err := c.ask(ctx, certificateRequest{key: key, token: c.Token, name: s.Workload.Name, group: c.Group},
 		s.own(), disk.former())
-	if err != nil {
-		return nil, err
+	if _, refused := errors.AsType[*RefusedError](err); refused {
+		return nil, errors.Join(err, disk.forgetKey())
+	} else if err != nil {
+		return nil, err // the key stays: the control plane may have used the token for it
 	}
 	// It may be of another mesh with the same names.
 	if err := wholefile.Remove(filepath.Join(s.State, cacheFile)); err != nil {

@@ -292,6 +292,10 @@ func TestJoinRefused(t *testing.T) {
 			if n := len(p.requests()); n > 0 != tc.asked {
 				t.Errorf("%d requests came", n)
 			}
+			_, keyErr := os.Stat(filepath.Join(c.Settings.State, nextKeyFile))
+			if _, refused := errors.AsType[*RefusedError](err); refused && keyErr == nil {
+				t.Error("the key of the refused request is left")
+			}
 			if _, err := os.Stat(filepath.Join(c.Settings.State, identityFile)); err == nil &&
 				tc.name != "another group here" {
 				t.Error("an identity is left")

@@ -248,7 +248,7 @@ func wantMetrics(t *testing.T, r *running) {
 	if err != nil || code != http.StatusOK {
 		t.Fatalf("metrics: %d, %v", code, err)
 	}
-	for _, want := range []string{"ashore_agent_certificate_not_after_seconds 1", "ashore_agent_certificate_renewals 1",
+	for _, want := range []string{"ashore_agent_certificate_expiry_timestamp_seconds 1", "ashore_agent_certificate_renewals_total 1",
 		"ashore_agent_xds_connected 1", "ashore_agent_envoy_up 1", "envoy_server_live"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("metrics are without %q:\n%.3000s", want, body)
@@ -265,10 +265,8 @@ func leaves(t *testing.T, r *running) {
 	if err := r.end(); err != nil {
 		t.Error(err)
 	}
-	for _, name := range []string{identityFile, rootsFile, settingsFile, nextKeyFile, "configuration.cache", bootstrapFile} {
-		if _, err := os.Lstat(filepath.Join(r.s.State, name)); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is left: %v", name, err)
-		}
+	if left, err := os.ReadDir(r.s.State); err != nil || len(left) > 0 {
+		t.Errorf("%v is left: %v", left, err)
 	}
 	if _, err := New(Config{Settings: r.s, Log: testlog.New(t)}); !errors.Is(err, ErrNoIdentity) {
 		t.Errorf("started again: %v; want that it has not joined", err)

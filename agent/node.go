@@ -39,7 +39,7 @@ func node(s *Settings, stream string) (*corev3.Node, error) {
 	n := &corev3.Node{
 		Id: fmt.Sprintf("%s~%s~%s.%s~%s.svc.%s", w.Type, w.Addresses[0], w.Name, w.Namespace, w.Namespace,
 			domain),
-		Cluster:  serviceName(w) + "." + w.Namespace,
+		Cluster:  serviceOf(w),
 		Metadata: meta,
 	}
 	if w.Locality != "" {
@@ -47,6 +47,9 @@ func node(s *Settings, stream string) (*corev3.Node, error) {
 	}
 	return n, nil
 }
+
+// serviceOf is the workload's service in statistics and spans.
+func serviceOf(w *Workload) string { return serviceName(w) + "." + w.Namespace }
 
 // serviceName is the workload's name in logs of other workloads: its canonical service.
 func serviceName(w *Workload) string { return peername.Of(w.Labels, w.Name, "").Service }

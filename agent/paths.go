@@ -31,6 +31,8 @@ const (
 	bootstrapFile = "bootstrap.json"      // Envoy's first configuration, if Envoy is a child
 	cacheFile     = "configuration.cache" // the configuration that Envoy acknowledged
 	agentSocket   = "agent.sock"          // where the agent serves "status" and "leave"
+	adminSocket   = "admin.sock"          // Envoy's admin interface
+	lockFile      = "lock"                // locked by the process that uses the folder
 )
 
 // JoinedSettings is the path of the settings file that Join writes into a state folder.
@@ -66,7 +68,7 @@ func (s *Settings) socketMode() fs.FileMode {
 }
 
 // adminSocket is the path of the unix socket of Envoy's admin interface.
-func (s *Settings) adminSocket() string { return filepath.Join(s.envoyFolder(), "admin.sock") }
+func (s *Settings) adminSocket() string { return filepath.Join(s.envoyFolder(), adminSocket) }
 
 // xdsSocket is the path of the unix socket where the agent serves xDS and SDS to Envoy.
 func (s *Settings) xdsSocket() string { return filepath.Join(s.runtime(), "xds.sock") }

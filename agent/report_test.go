@@ -16,12 +16,14 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	meshconfig "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/agent/probe"
 	"github.com/ashore-mesh/ashore/agent/relay"
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/internal/testlog"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // probed has the agent's prober take a probe of the group.
@@ -125,7 +127,9 @@ func TestReport(t *testing.T) {
 		{"live", func(_ *Agent, l *relay.Status) { *l = relay.Status{Connected: "a:1"} }, "configuration", "ok live", ""},
 		{"renewal fails", func(a *Agent, _ *relay.Status) { a.certs.note(errors.New("no answer")) }, "certificate",
 			"warn SERIAL ends in ", ""},
-		{"a port past Envoy", func(_ *Agent, l *relay.Status) { *l = relay.Status{Bypassed: "8080"} }, "interception",
+		{"a port past Envoy", func(a *Agent, _ *relay.Status) {
+			a.setConfig(&meshconfig.ProxyConfig{ProxyMetadata: map[string]string{resource.BypassedPorts: "8080"}})
+		}, "interception",
 			"warn connections to port 8080 reach the application past Envoy: no mutual TLS and no policies there",
 			"let the application listen on 127.0.0.1 alone"},
 		{"an application that is not " +

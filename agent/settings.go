@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"time"
 
+	meshconfig "istio.io/api/mesh/v1alpha1"
+
 	"github.com/ashore-mesh/ashore/agent/intercept"
 	"github.com/ashore-mesh/ashore/agent/probe"
 )
@@ -27,8 +29,6 @@ type Settings struct {
 	DNS      DNS            `yaml:"dns"`
 	Probe    probe.Settings `yaml:"probe"`
 	Drain    Drain          `yaml:"drain"`
-	// Metrics are merged into those of the status port.
-	Metrics Metrics `yaml:"metrics"`
 	// Interception is what the rules of "tproxy" intercept.
 	Interception intercept.Settings `yaml:"interception"`
 	Log          Log                `yaml:"log"`
@@ -88,6 +88,8 @@ type Envoy struct {
 	workload string // in the units' names; empty: the machine's main workload
 	folder   string // of the units' files; empty: UnitFolder; tests use another one
 	program  string // of the units; empty: PackagedEnvoy; tests use another one
+
+	stats *meshconfig.ProxyConfig_ProxyStatsMatcher // statistics beside the default set; set by New
 }
 
 // UseUnits makes systemd units run Envoy: ashore-envoy@N.service for the main workload of the
@@ -112,14 +114,6 @@ type DNS struct {
 	// Servers answer for names outside the mesh: "10.0.0.2" or "10.0.0.2:5353".
 	// Empty: those of /etc/resolv.conf.
 	Servers []string `yaml:"servers"`
-}
-
-// Metrics configures the metrics of the application.
-type Metrics struct {
-	// Application is the URL of its metrics in Prometheus' text format, such as
-	// "http://127.0.0.1:9100/metrics". Empty: none. Source: istio.io, the annotations
-	// prometheus.io/scrape, port and path.
-	Application string `yaml:"application"`
 }
 
 // Drain configures how Envoy ends.

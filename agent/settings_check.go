@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net"
 	"net/netip"
-	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -121,10 +120,6 @@ func (c *checker) envoy(e *Envoy) {
 func (c *checker) rest(s *Settings) {
 	c.between("ports.dns", s.Ports.DNS, 0, 65535)
 	c.notNegative("drain.maximum", s.Drain.Maximum)
-	u, err := url.Parse(s.Metrics.Application)
-	c.want(s.Metrics.Application == "" || err == nil && u.Scheme == "http" && u.Host != "", "metrics.application",
-		"%q is not the URL of the application's metrics; want one such as http://127.0.0.1:9100/metrics",
-		s.Metrics.Application)
 	s.Interception.Validate(func(field, format string, args ...any) { c.fail("interception."+field, format, args...) })
 	for _, one := range s.DNS.Servers {
 		_, err := dnsServer(one)

@@ -24,7 +24,7 @@ func lockState(dir string) (*stateLock, error) {
 	if err := wholefile.Guard(dir, "set another folder (setting state, or --state)"); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return fail(err)
 	}

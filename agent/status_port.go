@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -106,70 +105,3 @@ func (a *Agent) workload() metrics.Workload {
 
 // metricsType is the content type of Prometheus' text format.
 const metricsType = "text/plain; version=0.0.4; charset=utf-8"
-
-// maxApplicationMetrics is the maximum size of the application's metrics, in bytes. Source: Istio.
-const maxApplicationMetrics = 10 << 20
-
-// applicationMetrics reads the application's metrics; nil without the setting.
-func (a *Agent) applicationMetrics(ctx context.Context) ([]byte, error) {
-	url := a.settings.Metrics.Application
-	if url == "" {
-		return nil, nil
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Accept", metricsType)
-	client := &http.Client{Timeout: envoy.AdminTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(nil, resp.Body, maxApplicationMetrics))
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s answers %d", url, resp.StatusCode)
-	}
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		return nil, err
-	}
-	return append(body, '\n'), nil
-}
-
-// ownMetrics returns the agent's own metrics. appErr is why the application's are missing.
-func (a *Agent) ownMetrics(appErr error) []byte {
-	var out []byte
-	add := func(name, help string, value float64) {
-		const form = "# HELP ashore_agent_%[1]s %[2]s\n# TYPE ashore_agent_%[1]s gauge\nashore_agent_%[1]s %[3]v\n"
-		out = fmt.Appendf(out, form, name, help, value)
-	}
-	add("envoy_restarts", "How often Envoy was started again.", float64(max(a.envoy.State().Runs-1, 0)))
-	add("envoy_up", "1 while an Envoy process runs.", boolean(a.envoy.State().PID != 0))
-	if a.settings.Metrics.Application != "" {
-		add("application_up", "1 when the application's metrics were read.", boolean(appErr == nil))
-	}
-	if a.certs != nil {
-		id, n := a.certs.Identity(), a.certs.Renewal()
-		add("certificate_not_after_seconds", "When the certificate ends, in seconds since 1970.",
-			float64(id.Leaf().NotAfter.Unix()))
-		add("certificate_renewals", "Certificates that came since the agent started.", float64(n.Count))
-		add("certificate_renewal_failures", "Failed renewals since the last certificate came.", float64(n.Tries))
-		add("root_certificates", "Certificates of authorities in the trust bundle.", float64(len(id.Roots.Roots)))
-	}
-	add("xds_connected", "1 while a control plane is connected.", boolean(a.relay.Status().Connected != ""))
-	if a.dns != nil {
-		s := a.dns.State()
-		add("dns_names", "Names of the mesh that the agent resolves.", float64(s.Names))
-		add("dns_answered", "DNS queries that were answered with addresses of the mesh.", float64(s.Answered))
-		add("dns_forwarded", "DNS queries that another server answered.", float64(s.Forwarded))
-		add("dns_failed", "DNS queries that no server answered, or that exceeded the limit of pending queries.", float64(s.Failed))
-	}
-	return out
-}
-
-func boolean(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
-}

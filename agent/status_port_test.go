@@ -2,61 +2,104 @@ package agent
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	meshconfig "istio.io/api/mesh/v1alpha1"
+
 	"github.com/ashore-mesh/ashore/agent/envoy"
 	"github.com/ashore-mesh/ashore/agent/probe"
 	"github.com/ashore-mesh/ashore/internal/testlog"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // The application's metrics follow the agent's. An application that does not answer as it should is
 // a metric, not an error.
 func TestApplicationMetrics(t *testing.T) {
 	t.Parallel()
+	const plain = "text/plain; version=0.0.4"
 	for name, tc := range map[string]struct {
-		body string
-		code int
-		want []string
-		not  string
+		body, kind string
+		code       int
+		well       bool
 	}{
-		"well": {"app_requests 7", http.StatusOK, []string{"ashore_agent_application_up 1\n",
-			"\napp_requests 7\n"}, "\x00"},
-		"error": {"app_requests 7\n", http.StatusInternalServerError, []string{"ashore_agent_application_up 0\n"},
-			"app_requests"},
-		"too large": {strings.Repeat("app_requests 7\n", maxApplicationMetrics/10), http.StatusOK,
-			[]string{"ashore_agent_application_up 0\n"}, "app_requests"},
+		"well":      {"app_requests 7", plain, http.StatusOK, true},
+		"error":     {"app_requests 7\n", plain, http.StatusInternalServerError, false},
+		"redirect":  {"app_requests 7\n", plain, http.StatusFound, false},
+		"a page":    {"<p>app_requests 7\n", "text/html", http.StatusOK, false},
+		"too large": {strings.Repeat("app_requests 7\n", maxApplicationMetrics/10), plain, http.StatusOK, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", tc.kind)
+				w.Header().Set("Location", "/elsewhere")
+				if r.URL.Path != "/app/metrics" {
+					tc.code = http.StatusNotFound
+				}
 				w.WriteHeader(tc.code)
 				_, _ = w.Write([]byte(tc.body)) // the client stops at its bound
 			}))
 			t.Cleanup(app.Close)
-			s := example(t, "127.0.42.9", func(s *Settings) { s.Metrics.Application = app.URL })
-			a := &Agent{settings: s, log: testlog.New(t), admin: envoy.NewAdmin(s.adminSocket()), scrapes: make(chan struct{}, 1),
-				envoy: &envoy.Child{}}
-			if err := a.connect(testlog.New(t)); err != nil {
-				t.Fatal(err)
-			}
-			w := httptest.NewRecorder()
-			a.serveMetrics(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-			for _, want := range tc.want {
-				if !strings.Contains(w.Body.String(), want) {
-					t.Errorf("want %q in %.2000s", want, w.Body)
-				}
-			}
-			if strings.Contains(w.Body.String(), tc.not) {
-				t.Errorf("%q is in the answer", tc.not)
+			_, port, _ := strings.Cut(app.Listener.Addr().String(), ":") // on loopback; nothing serves it at the own address
+			a := &Agent{settings: example(t, "127.0.42.9", nil)}
+			a.setConfig(&meshconfig.ProxyConfig{ProxyMetadata: map[string]string{resource.ApplicationMetrics: port + "/app/metrics"}})
+			got, err := a.applicationMetrics(t.Context())
+			if (err == nil) != tc.well || tc.well && string(got) != tc.body+"\n" {
+				t.Errorf("got %.100q, %v", got, err)
 			}
 		})
+	}
+}
+
+// The agent asks for the application's metrics as the control plane says, and on this machine alone.
+func TestApplicationURLs(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":               "[]",
+		"9100/metrics":   "[http://10.0.0.7:9100/metrics http://127.0.0.1:9100/metrics]",
+		"80@evil.test/x": "[]",
+		"evil.test:80/":  "[]",
+		"99999/metrics":  "[]",
+	} {
+		a := &Agent{settings: good()}
+		a.settings.Workload.Addresses = []string{"10.0.0.7"}
+		a.setConfig(&meshconfig.ProxyConfig{ProxyMetadata: map[string]string{resource.ApplicationMetrics: text}})
+		if got := fmt.Sprint(a.applicationURLs()); got != want {
+			t.Errorf("%q: got %s, want %s", text, got, want)
+		}
+	}
+}
+
+// docs/metrics.md has every metric of the agent.
+func TestMetricsDocumented(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := os.ReadFile("own_metrics.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`"(ashore_agent_[a-z_]+)"`).FindAllSubmatch(code, -1)
+	for _, name := range names {
+		if !bytes.Contains(doc, []byte("| `"+string(name[1]))) {
+			t.Errorf("docs/metrics.md does not have %s", name[1])
+		}
+	}
+	if len(names) < 10 {
+		t.Errorf("found %d metrics", len(names))
 	}
 }
 
@@ -79,7 +122,7 @@ func TestMetricsStream(t *testing.T) {
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
 	a := &Agent{settings: s, log: testlog.New(t), admin: envoy.NewAdmin(s.adminSocket()), scrapes: make(chan struct{}, 1),
-		envoy: &envoy.Child{}}
+		envoy: &envoy.Child{}, health: &healthReporter{proxy: errStarting}}
 	if err := a.connect(testlog.New(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -51,13 +51,17 @@ func (a *analysis) peerConflicts() {
 	}
 }
 
-// selectors reports policies that select no declared workload: what they are to protect may be
-// open.
+// selectors reports policies and Telemetry objects that select no declared workload: what policies
+// are to protect may be open.
 func (a *analysis) selectors() {
-	kinds := []config.Kind{config.PeerAuthentication, config.RequestAuthentication, config.AuthorizationPolicy}
+	kinds := []config.Kind{config.PeerAuthentication, config.RequestAuthentication, config.AuthorizationPolicy,
+		config.Telemetry}
 	for _, kind := range kinds {
 		for o := range a.objects(kind) {
 			want, ns := push.SelectorLabels(o), a.policyNamespace(o)
+			if kind == config.Telemetry { // of the root namespace, too
+				ns = o.Namespace
+			}
 			if len(want) == 0 || kind == config.PeerAuthentication && ns == "" || a.selectsWorkload(ns, want) {
 				continue
 			}
@@ -66,8 +70,8 @@ func (a *analysis) selectors() {
 				where = " in namespace " + ns
 			}
 			a.report(NoMatchingWorkloads, o, "spec.selector.matchLabels",
-				fmt.Sprintf("no endpoint, WorkloadEntry, WorkloadGroup or Gateway selector%s has %s, so the "+
-					"policy has no effect", where, labelsText(want)),
+				fmt.Sprintf("no endpoint, WorkloadEntry, WorkloadGroup or Gateway selector%s has %s, so "+
+					"this has no effect", where, labelsText(want)),
 				"use the labels of the workloads that it is for, or remove it")
 		}
 	}

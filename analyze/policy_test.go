@@ -95,6 +95,8 @@ func TestTelemetryProviders(t *testing.T) {
 			[]string{at + `accessLogging[1].providers[1].name: the mesh has no extension provider "evoy", so nothing receives these access logs | add it to mesh.extensionProviders in the settings; the mesh has envoy`}},
 		{"another kind", []string{telemetry("metrics: [{providers: [{name: envoy}]}]")},
 			[]string{at + `metrics[0].providers[0].name: extension provider "envoy" does not do metrics, so nothing receives these metrics | name one that does; the mesh has prometheus`}},
+		{"selects nobody: the root namespace has no workload", []string{object(config.WorkloadGroup, "shop/web", "metadata: {labels: {app: web}}, template: {}"), object(config.Telemetry, "istio-system/t", "selector: {matchLabels: {app: web}}")},
+			[]string{"in namespace istio-system has the label app: web, so this has no effect"}},
 		{"no service", []string{telemetry("tracing: [{providers: [{name: spans}]}]")},
 			[]string{`no service web.internal has port 80, which extension provider "spans" needs, so nothing receives these spans`}},
 	})

@@ -6,7 +6,7 @@
 //
 // A Manager has the Signer and the Bundle of roots in use: a root and an intermediate of its own,
 // or what an operator plugged in. It renews them and the control plane's own certificate, and leads
-// a rotation of the root on, whose steps are a function of State, Facts and time. Keys stay in its
+// a rotation of the root on, whose steps are a function of State, Dependents and time. Keys stay in its
 // folder; replicas share roots and states, and request intermediates from the replica that has the
 // root's key.
 //

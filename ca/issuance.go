@@ -13,9 +13,10 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// maxKeyNamed is how many workloads of one service account may differ by their keys alone, because a
-// holder of the account's token can create new keys at any time. Each sweep counts them.
-const maxKeyNamed = 20_000
+// maxNewKeys is how many workloads of one service account may join that differ by their keys alone,
+// and newKeyEvery is how long it takes until one more may join. A holder of the account's token can
+// create new keys at any time.
+const maxNewKeys, newKeyEvery = 20_000, 30 * time.Second
 
 // issuance is a certificate that is about to be handed out.
 type issuance struct {
@@ -66,13 +67,12 @@ func (l *Ledger) tryEnter(ctx context.Context, c *issuance) error {
 	}
 	w.Name, w.Identity = c.workload, c.proof.ID.String() // the mesh may have a new trust domain
 	w.prune(c.now, l.outlive)
-	account, ok := keyNamedAccount(c.workload)
-	switch {
-	case ok && former == "" && (*l.keyNamed.Load())[account] >= maxKeyNamed:
-		return &Refusal{Code: codes.ResourceExhausted, Reason: "account full",
-			Public: "too many workloads of this service account hold certificates",
-			Err:    fmt.Errorf("service account %s has %d workloads, and asks for one more", account, maxKeyNamed)}
-	case len(w.Leaves) >= maxLeaves:
+	if account, ok := keyNamedAccount(c.workload); ok && former == "" {
+		if allowed, _ := l.newKeys.Allow(account, c.now); !allowed {
+			return busy("too many workloads of this service account join with new keys; wait", "too many keys")
+		}
+	}
+	if len(w.Leaves) >= maxLeaves {
 		return &Refusal{Code: codes.ResourceExhausted, Reason: "too many certificates",
 			Public: "too many certificates of this workload are valid at once, or expired a short time ago",
 			Err: fmt.Errorf("workload %s has %d certificates by which connections may be open, and asks for more",

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -13,6 +12,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/dnsname"
+	"github.com/ashore-mesh/ashore/internal/ratelimit"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/task"
@@ -75,9 +75,7 @@ type Ledger struct {
 	workloads recordTable[Workload]
 	revoked   recordTable[Revocation]
 
-	// keyNamed are the numbers of workloads that only their keys distinguish, by service account, at the
-	// last sweep. The map is immutable.
-	keyNamed atomic.Pointer[map[string]int]
+	newKeys ratelimit.Limiter // of workloads that join and that only their keys distinguish, by account
 
 	watchers    task.Broadcaster
 	wake        chan struct{} // capacity 1; has Run reconcile
@@ -96,8 +94,8 @@ func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 	l := &Ledger{config: c, outlive: c.Connections.outlive(), wake: make(chan struct{}, 1),
 		tokens:    recordTable[Token]{c.Records, "token"},
 		workloads: recordTable[Workload]{c.Records, "workload"},
-		revoked:   recordTable[Revocation]{c.Records, "revocation"}}
-	l.keyNamed.Store(&map[string]int{})
+		revoked:   recordTable[Revocation]{c.Records, "revocation"},
+		newKeys:   ratelimit.Limiter{Burst: maxNewKeys, Every: newKeyEvery}}
 	l.revocations.unsaved = make(chan struct{}, 1)
 	if err := l.readLocal(); err != nil {
 		return nil, err
@@ -156,21 +154,12 @@ func (l *Ledger) sweep(ctx context.Context) {
 // more.
 func (l *Ledger) Sweep(ctx context.Context) error {
 	now := l.config.Now()
-	count := map[string]int{}
-	err := errors.Join(
+	return errors.Join(
 		l.tokens.sweep(ctx, func(t Token) bool { return !now.Before(t.Expires.Add(tokenKept)) }),
 		l.workloads.sweep(ctx, func(w Workload) bool {
 			// It has no certificate to renew with, and no open connection that began with one.
-			if !now.Before(w.Expires().Add(max(l.config.Grace, l.outlive))) {
-				return true
-			}
-			if account, ok := keyNamedAccount(w.Name); ok {
-				count[account]++
-			}
-			return false
+			return !now.Before(w.Expires().Add(max(l.config.Grace, l.outlive)))
 		}))
-	l.keyNamed.Store(&count)
-	return err
 }
 
 // resolve returns the identity of a group's workloads. Errors: ErrNoGroup, also for a group that makes

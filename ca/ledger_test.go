@@ -15,7 +15,7 @@ import (
 )
 
 // A rotation waits for all that may still be used, and for nobody who is out.
-func TestFacts(t *testing.T) {
+func TestDependents(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	l.serve()
@@ -24,23 +24,20 @@ func TestFacts(t *testing.T) {
 	l.join("shop/api", "d")
 	l.revoke("shop/b")
 	l.revoke("spiffe://cluster.local/ns/shop/sa/default")
-	f, err := l.ledger.Facts(t.Context())
+	f, err := l.ledger.Dependents(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Facts{
-		Grace:  48 * time.Hour,
-		Leaves: []LeafFact{{Workload: "shop/a", RootID: RootID(l.root.Cert), NotAfter: a.Leaf.NotAfter}},
-	}
+	want := []Dependent{{"shop/a", RootID(l.root.Cert), a.Leaf.NotAfter.Add(48 * time.Hour)}}
 	if d := cmp.Diff(want, f, cmpopts.EquateEmpty()); d != "" {
 		t.Error(d)
 	}
 	l.pass(24*time.Hour + 47*time.Hour)
-	if f, err := l.ledger.Facts(t.Context()); err != nil || len(f.Leaves) != 1 {
+	if f, err := l.ledger.Dependents(t.Context()); err != nil || len(f) != 1 {
 		t.Errorf("in the grace: %+v, error %v", f, err)
 	}
 	l.pass(2 * time.Hour)
-	if f, err := l.ledger.Facts(t.Context()); err != nil || len(f.Leaves) != 0 {
+	if f, err := l.ledger.Dependents(t.Context()); err != nil || len(f) != 0 {
 		t.Errorf("after it: %+v, error %v", f, err)
 	}
 }
@@ -137,7 +134,7 @@ func TestBadWorkloadRecord(t *testing.T) {
 	if all, err := l.ledger.Workloads(t.Context()); err == nil || len(all) != 1 {
 		t.Errorf("got %d workloads, error %v", len(all), err)
 	}
-	if _, err := l.ledger.Facts(t.Context()); err == nil {
+	if _, err := l.ledger.Dependents(t.Context()); err == nil {
 		t.Error("a rotation would not wait for a workload that cannot be read")
 	}
 	if _, _, err := l.ask(client{cert: c}); err == nil {

@@ -49,9 +49,9 @@ type ManagerConfig struct {
 	Log hclog.Logger
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
-	// Facts returns what a rotation waits for. It is called every few seconds during a rotation, and by
-	// Show. It must not call Show or Rotate. Nil: a rotation waits for nothing.
-	Facts func(context.Context) (Facts, error)
+	// Dependents returns the workloads that a rotation may wait for. It is called every few seconds
+	// during a rotation, and by Show. It must not call Show or Rotate. Nil: there are none.
+	Dependents func(context.Context) ([]Dependent, error)
 }
 
 // authority supplies a signer and the trusted roots: from a root and an intermediate of its own, or
@@ -67,7 +67,7 @@ type authority interface {
 	// rotate begins a rotation, or forces the end of the one in progress. Errors: ErrRotate.
 	rotate(ctx context.Context, r RotateRequest, now time.Time) error
 	// show adds what is specific to the authority to a status.
-	show(st *admin.Authority, f Facts, now time.Time)
+	show(st *admin.Authority, all []Dependent, now time.Time)
 }
 
 // Manager has the signer, the trusted roots, and the control plane's own certificate, and keeps them
@@ -111,8 +111,8 @@ func newManager(c ManagerConfig) (*Manager, error) {
 		return nil, errors.New("ca: a store of records is needed")
 	}
 	orDefaults(&c.Audit, &c.Log, &c.Now)
-	if c.Facts == nil {
-		c.Facts = func(context.Context) (Facts, error) { return Facts{}, nil }
+	if c.Dependents == nil {
+		c.Dependents = func(context.Context) ([]Dependent, error) { return nil, nil }
 	}
 	if c.Replicas == nil {
 		c.Replicas = func() []admin.Replica { return nil }

@@ -30,7 +30,7 @@ type house struct {
 
 	mu     sync.Mutex
 	now    time.Time     // guarded by mu
-	facts  Facts         // guarded by mu
+	facts  []Dependent   // guarded by mu
 	events []audit.Event // guarded by mu
 }
 
@@ -39,9 +39,9 @@ func newHouse(t *testing.T) *house {
 	h.config = ManagerConfig{
 		Dir: filepath.Join(t.TempDir(), "ca"), TrustDomain: "cluster.local", Names: []string{"Mesh.Example",
 			"127.0.12.1"}, Records: h.records, Log: testlog.New(t),
-		Now:   func() time.Time { h.mu.Lock(); defer h.mu.Unlock(); return h.now },
-		Facts: func(context.Context) (Facts, error) { h.mu.Lock(); defer h.mu.Unlock(); return h.facts, nil },
-		Audit: func(e audit.Event) { h.mu.Lock(); defer h.mu.Unlock(); h.events = append(h.events, e) },
+		Now:        func() time.Time { h.mu.Lock(); defer h.mu.Unlock(); return h.now },
+		Dependents: func(context.Context) ([]Dependent, error) { h.mu.Lock(); defer h.mu.Unlock(); return h.facts, nil },
+		Audit:      func(e audit.Event) { h.mu.Lock(); defer h.mu.Unlock(); h.events = append(h.events, e) },
 	}
 	return h
 }
@@ -66,7 +66,7 @@ func (h *house) later(m *Manager, d time.Duration) {
 	}
 }
 
-func (h *house) fact(f Facts) {
+func (h *house) fact(f ...Dependent) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.facts = f

@@ -1,13 +1,11 @@
 package ca
 
 import (
-	"bytes"
 	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -34,32 +32,25 @@ const soon = 30 * 24 * time.Hour
 // plugged is an authority of four files that its operator replaces.
 type plugged struct {
 	config *ManagerConfig // immutable
-
 	signer *Signer
 	bundle *Bundle
-	used   pluggedFiles // the content in use
 }
-
-// pluggedFiles are the contents of the files by name.
-type pluggedFiles map[string][]byte
-
-func (f pluggedFiles) equal(other pluggedFiles) bool { return maps.EqualFunc(f, other, bytes.Equal) }
 
 // current implements authority.
 func (p *plugged) current() (*Signer, *Bundle) { return p.signer, p.bundle }
 
 // start implements authority. Errors: the files cannot be used.
 func (p *plugged) start(_ context.Context, now time.Time) error {
-	files, signer, bundle, err := p.read(now)
+	signer, bundle, err := p.read(now)
 	if err == nil {
-		p.use(files, signer, bundle)
+		p.use(signer, bundle)
 	}
 	return err
 }
 
 // look implements authority. It uses new files once they fit together.
 func (p *plugged) look(_ context.Context, now time.Time) error {
-	files, signer, bundle, err := p.read(now)
+	signer, bundle, err := p.read(now)
 	if err == nil && !p.bundle.has(signer.root) {
 		err = fmt.Errorf("it signs below the root %s, which no workload trusts yet: add that root to %s first, "+
 			"and wait until every workload trusts both. A restart of ashored uses it at once, and "+
@@ -68,18 +59,22 @@ func (p *plugged) look(_ context.Context, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("the files in the folder are refused; those that were read before stay in use: %w", err)
 	}
-	if !files.equal(p.used) {
-		p.use(files, signer, bundle)
-	}
+	p.use(signer, bundle)
 	return nil
 }
 
-// use signs with files from now on.
-func (p *plugged) use(files pluggedFiles, signer *Signer, bundle *Bundle) {
-	if p.bundle == nil || p.bundle.ID != bundle.ID { // equal ones keep their pointer
-		p.bundle = bundle
+// use signs with what was read from now on. Equal ones keep their pointers.
+func (p *plugged) use(signer *Signer, bundle *Bundle) {
+	if p.bundle != nil && p.bundle.ID == bundle.ID {
+		bundle = p.bundle
 	}
-	p.signer, p.used = signer, files
+	if p.signer.equal(signer) {
+		signer = p.signer
+	}
+	if signer == p.signer && bundle == p.bundle {
+		return
+	}
+	p.signer, p.bundle = signer, bundle
 	p.config.Log.Info("plugged-in authority in use", "folder", p.config.Plugged, "certificate", title(signer.Cert),
 		"root", signer.root, "roots", len(bundle.Roots), "expires", signer.Cert.NotAfter)
 	p.config.loaded(p.config.Plugged, signer.Cert, signer.root)
@@ -94,7 +89,7 @@ func (p *plugged) rotate(context.Context, RotateRequest, time.Time) error {
 }
 
 // show implements authority.
-func (p *plugged) show(st *admin.Authority, _ Facts, now time.Time) {
+func (p *plugged) show(st *admin.Authority, _ []Dependent, now time.Time) {
 	st.Kind, st.Folder = "plugged-in", p.config.Plugged
 	st.Problems = append(st.Problems, p.expiring(now)...)
 }
@@ -111,49 +106,26 @@ func (p *plugged) expiring(now time.Time) []string {
 	return out
 }
 
-// read reads the folder and makes an authority of it. Errors name the file and the reason, and hold
-// nothing of the key.
-func (p *plugged) read(now time.Time) (files pluggedFiles, signer *Signer, bundle *Bundle, err error) {
-	files = pluggedFiles{}
-	for _, name := range []string{pluggedCert, pluggedKey, pluggedRoots, pluggedChain} {
-		path := filepath.Join(p.config.Plugged, name)
-		text, info, err := readfile.Read(path, maxPlugged)
-		if name == pluggedChain && errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil && name == pluggedKey {
-			err = checkKeyMode(path, info.Mode())
-		}
-		if err != nil {
-			return nil, nil, nil, fmt.Errorf("%w (wanted: %s, %s, %s and %s)", err, pluggedCert, pluggedKey,
-				pluggedRoots, pluggedChain)
-		}
-		files[name] = text
+// read makes an authority of the files. Errors name the file and the reason, and hold nothing of the
+// key.
+func (p *plugged) read(now time.Time) (*Signer, *Bundle, error) {
+	cert, err1 := p.file(pluggedCert)
+	key, err2 := p.file(pluggedKey)
+	roots, err3 := p.certificates(pluggedRoots)
+	chain, err4 := p.certificates(pluggedChain)
+	certs, err5 := DecodeCertificates(cert)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return nil, nil, fmt.Errorf("%w (wanted: %s, %s, %s and %s)", err, pluggedCert, pluggedKey, pluggedRoots,
+			pluggedChain)
 	}
-	if files.equal(p.used) { // the file system is the only input that changes often
-		return files, p.signer, p.bundle, nil
+	if err5 == nil && len(certs) > 1 {
+		err5 = fmt.Errorf("it holds %d certificates, want one; those between it and the root belong into %s",
+			len(certs), pluggedChain)
 	}
-	signer, bundle, err = p.parse(files, now)
-	return files, signer, bundle, err
-}
-
-// parse makes an authority of files.
-func (p *plugged) parse(f pluggedFiles, now time.Time) (*Signer, *Bundle, error) {
-	certs, err1 := p.certificates(f, pluggedCert)
-	roots, err2 := p.certificates(f, pluggedRoots)
-	var chain []*x509.Certificate
-	var err3 error
-	if len(f[pluggedChain]) > 0 {
-		chain, err3 = p.certificates(f, pluggedChain)
+	if err5 != nil {
+		return nil, nil, p.in(pluggedCert, err5)
 	}
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return nil, nil, err
-	}
-	if len(certs) > 1 {
-		return nil, nil, p.in(pluggedCert, fmt.Errorf("it holds %d certificates, want one; those between it and the root "+
-			"belong into %s", len(certs), pluggedChain))
-	}
-	by, err := decodePair(f[pluggedCert], f[pluggedKey])
+	by, err := decodePair(cert, key)
 	if err != nil {
 		return nil, nil, p.in(pluggedKey, err)
 	}
@@ -174,13 +146,30 @@ func (p *plugged) parse(f pluggedFiles, now time.Time) (*Signer, *Bundle, error)
 	return signer, bundle, nil
 }
 
-// certificates decodes a file of certificates.
-func (p *plugged) certificates(f pluggedFiles, name string) ([]*x509.Certificate, error) {
-	certs, err := DecodeCertificates(f[name])
-	if err != nil {
-		return nil, p.in(name, err)
+// file reads a file. Errors name it.
+func (p *plugged) file(name string) ([]byte, error) {
+	path := filepath.Join(p.config.Plugged, name)
+	text, info, err := readfile.Read(path, maxPlugged)
+	if err == nil && name == pluggedKey {
+		err = checkKeyMode(path, info.Mode())
 	}
-	return certs, nil
+	return text, err
+}
+
+// certificates reads a file of certificates. The chain may be missing or empty.
+func (p *plugged) certificates(name string) ([]*x509.Certificate, error) {
+	text, err := p.file(name)
+	if name == pluggedChain && (errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	certs, err := DecodeCertificates(text)
+	if err != nil {
+		err = p.in(name, err)
+	}
+	return certs, err
 }
 
 // in names the file that an error is about.

@@ -149,7 +149,7 @@ func TestReadPlugged(t *testing.T) {
 func loadSet(t testing.TB, s *set) (*Signer, *Bundle, error) {
 	t.Helper()
 	dir := s.write(t, t.TempDir())
-	_, signer, bundle, err := (&plugged{config: &ManagerConfig{Plugged: dir, TrustDomain: "cluster.local"}}).read(noon)
+	signer, bundle, err := (&plugged{config: &ManagerConfig{Plugged: dir, TrustDomain: "cluster.local"}}).read(noon)
 	return signer, bundle, err
 }
 
@@ -236,7 +236,7 @@ func TestKeyMode(t *testing.T) {
 		if err := os.Chmod(filepath.Join(dir, pluggedKey), mode); err != nil {
 			t.Fatal(err)
 		}
-		_, _, _, err := (&plugged{config: &ManagerConfig{Plugged: dir, TrustDomain: "cluster.local"}}).read(noon)
+		_, _, err := (&plugged{config: &ManagerConfig{Plugged: dir, TrustDomain: "cluster.local"}}).read(noon)
 		if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%04o: got %v, want %q", mode, err, want)
 		}

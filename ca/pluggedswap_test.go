@@ -163,12 +163,12 @@ func TestSwapRoot(t *testing.T) {
 		h.later(m, time.Second)
 		h.later(m, time.Second)
 	}
-	var leaves []LeafFact
+	var leaves []Dependent
 	for i := range 7 {
-		leaves = append(leaves, LeafFact{fmt.Sprintf("shop/w%d", i), RootID(s.root.Cert), noon.Add(time.Hour)})
+		leaves = append(leaves, Dependent{fmt.Sprintf("shop/w%d", i), RootID(s.root.Cert), noon.Add(time.Hour)})
 	}
-	leaves = append(leaves, LeafFact{"shop/ended", RootID(s.root.Cert), noon})
-	h.fact(Facts{Leaves: leaves})
+	leaves = append(leaves, Dependent{"shop/ended", RootID(s.root.Cert), noon})
+	h.fact(leaves...)
 	problem := func(when string, words string) {
 		t.Helper()
 		p := show(t, m).Problems
@@ -190,7 +190,7 @@ func TestSwapRoot(t *testing.T) {
 	for i := range leaves {
 		leaves[i].RootID = RootID(fresh.root.Cert)
 	}
-	h.fact(Facts{Leaves: leaves})
+	h.fact(leaves...)
 	problem("at the end", "")
 	swap(s, s.root)
 	if m = h.move(); !m.Signer().Root.Equal(s.root.Cert) {

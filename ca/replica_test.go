@@ -261,7 +261,7 @@ func TestReplicaRotation(t *testing.T) {
 		if _, err := two.Rotate(t.Context(), RotateRequest{}); err == nil {
 			t.Error("a rotation begins where the root's key is not")
 		}
-		waits := Facts{Leaves: []LeafFact{{"w", RootID(old), noon.Add(time.Hour)}}}
+		waits := Dependent{"w", RootID(old), noon.Add(time.Hour)}
 		f.first.fact(waits)
 		h.fact(waits)
 		listen := f.first.config.Address

@@ -223,7 +223,7 @@ func (l *Ledger) Pending() int {
 	return n
 }
 
-// Problems are what an operator should act on in the ledger.
+// Problems are why revocations cannot be written to the store or to the local file.
 func (l *Ledger) Problems() []string {
 	var out []string
 	n := l.Pending()

@@ -54,11 +54,11 @@ func (s *selfSigned) rotate(ctx context.Context, r RotateRequest, now time.Time)
 	case s.late():
 		return fmt.Errorf("%w: this replica does not sign with the new root yet: %s", ErrRotate, s.overdue)
 	}
-	facts, err := s.config.Facts(ctx)
+	dependents, err := s.config.Dependents(ctx)
 	if err != nil {
 		return err
 	}
-	return s.commit(ctx, s.state.retired(now), r, len(s.waiting(facts, now)))
+	return s.commit(ctx, s.state.retired(now), r, len(s.waiting(dependents, now)))
 }
 
 // begin makes a new root, which signs from now on. The old root certifies it, so that machines that
@@ -88,8 +88,8 @@ func (s *selfSigned) begin(ctx context.Context, r RotateRequest, now time.Time) 
 func (s *selfSigned) late() bool { return s.state.rotating() && s.signer.root != s.state.Active }
 
 // waiting is what the end of the rotation waits for.
-func (s *selfSigned) waiting(f Facts, now time.Time) []admin.Waiting {
-	w := s.state.waiting(f, now)
+func (s *selfSigned) waiting(all []Dependent, now time.Time) []admin.Waiting {
+	w := s.state.waiting(all, now)
 	if s.late() {
 		w = append(w, admin.Waiting{Kind: "control plane", Name: "this replica",
 			Reason: "does not sign with the new root yet"})

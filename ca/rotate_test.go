@@ -22,7 +22,7 @@ func TestRotation(t *testing.T) {
 	old := m.Signer().Root
 	changed := m.Changed(t.Context())
 	day := noon.Add(24 * time.Hour)
-	h.fact(Facts{Grace: time.Hour, Leaves: []LeafFact{{"shop/away", RootID(old), day}}})
+	h.fact(Dependent{"shop/away", RootID(old), day.Add(time.Hour)})
 
 	s, err := m.Rotate(t.Context(), RotateRequest{Actor: "user root (uid 0)"})
 	if err != nil {
@@ -62,7 +62,7 @@ func TestRotation(t *testing.T) {
 	if s = show(t, m); s.Rotation.Count != 1 || len(m.Bundle().Roots) != 2 {
 		t.Fatalf("after a day: %+v", s.Rotation)
 	}
-	h.fact(Facts{Grace: time.Hour, Leaves: []LeafFact{{"shop/away", RootID(fresh), day.Add(24 * time.Hour)}}})
+	h.fact(Dependent{"shop/away", RootID(fresh), day.Add(25 * time.Hour)})
 	h.later(m, settling)
 	if s = show(t, m); !s.Rotation.Since.IsZero() || len(m.Bundle().Roots) != 1 || !m.Bundle().Roots[0].Equal(fresh) ||
 		len(m.Signer().Intermediates) != 1 {
@@ -87,7 +87,7 @@ func TestRotationAudited(t *testing.T) {
 	h := newHouse(t)
 	m := h.move()
 	old := RootID(m.Signer().Root)
-	h.fact(Facts{Leaves: []LeafFact{{"w", old, noon.Add(time.Hour)}}})
+	h.fact(Dependent{"w", old, noon.Add(time.Hour)})
 	for _, force := range []bool{true, false, false, true} {
 		_, _ = m.Rotate(t.Context(), RotateRequest{Actor: "op", Reason: "yearly", Force: force}) // the log tells
 	}
@@ -116,21 +116,21 @@ func TestRotationAudited(t *testing.T) {
 }
 
 // When nobody can say who depends on what, a rotation waits.
-func TestRotationWithoutFacts(t *testing.T) {
+func TestRotationWithoutIndex(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	m := h.move()
 	if _, err := m.Rotate(t.Context(), RotateRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	h.config.Facts = func(context.Context) (Facts, error) { return Facts{}, errors.New("the index cannot be read") }
+	h.config.Dependents = func(context.Context) ([]Dependent, error) { return nil, errors.New("the index cannot be read") }
 	again := h.move()
 	h.later(again, time.Hour)
 	if !again.own.state.rotating() || again.trouble != "the index cannot be read" {
 		t.Errorf("state %+v, trouble %q", again.own.state, again.trouble)
 	}
 	if _, err := again.Show(t.Context()); err == nil {
-		t.Error("shown without facts")
+		t.Error("shown without the index")
 	}
 }
 
@@ -285,7 +285,7 @@ func TestReplicas(t *testing.T) {
 		t.Error("replicas do not trust the same, or sign with one key")
 	}
 
-	waits := Facts{Leaves: []LeafFact{{"w", RootID(first.Signer().Root), noon.Add(time.Hour)}}}
+	waits := Dependent{"w", RootID(first.Signer().Root), noon.Add(time.Hour)}
 	a.fact(waits)
 	b.fact(waits)
 	if _, err := first.Rotate(t.Context(), RotateRequest{}); err != nil {

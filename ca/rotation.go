@@ -24,26 +24,18 @@ type State struct {
 	Cross []byte `json:"cross,omitempty"`
 }
 
-// Facts are what a rotation waits for.
-type Facts struct {
-	// Leaves are the certificates that workloads use, one of each, by name. They are not revoked, and
-	// did not expire longer ago than Grace.
-	Leaves []LeafFact
-	// Grace is how long a workload may renew with a certificate that has expired.
-	Grace time.Duration
-}
-
-// LeafFact is the certificate of a workload.
-type LeafFact struct {
+// Dependent is a workload that needs a root: its certificate in use leads to it.
+type Dependent struct {
 	// Workload is "namespace/name".
 	Workload string
-	// RootID is the root that it leads to.
-	RootID   string
-	NotAfter time.Time
+	// RootID is the ID of the root.
+	RootID string
+	// Until is when the workload can no longer renew the certificate.
+	Until time.Time
 }
 
 // settling is how long a rotation lasts at least: a certificate that was being made when it began is
-// in nobody's facts yet.
+// in no index yet.
 const settling = 10 * time.Second
 
 // rotating reports whether a rotation is in progress.
@@ -57,17 +49,16 @@ func (s State) trusted() []string {
 	return []string{s.Active}
 }
 
-// waiting is what still needs the old root. A workload with a certificate below it is waited for
-// until it cannot come back: it may renew until the grace after its end is over.
-func (s State) waiting(f Facts, now time.Time) (out []admin.Waiting) {
+// waiting is what still needs the old root. A workload is waited for until it cannot come back.
+func (s State) waiting(all []Dependent, now time.Time) (out []admin.Waiting) {
 	if until := s.Since.Add(settling); now.Before(until) {
 		out = append(out, admin.Waiting{Kind: "control plane", Name: "requests",
 			Reason: "requests from before the rotation are being answered", Until: until.UTC()})
 	}
-	for _, l := range f.Leaves {
-		if until := l.NotAfter.Add(f.Grace); l.RootID != s.Active && until.After(now) {
-			out = append(out, admin.Waiting{Kind: "workload", Name: l.Workload,
-				Reason: "its certificate is from the old root", Until: until.UTC()})
+	for _, d := range all {
+		if d.RootID != s.Active && d.Until.After(now) {
+			out = append(out, admin.Waiting{Kind: "workload", Name: d.Workload,
+				Reason: "its certificate is from the old root", Until: d.Until.UTC()})
 		}
 	}
 	return out

@@ -29,20 +29,18 @@ func TestWaiting(t *testing.T) {
 	const reason = "its certificate is from the old root"
 	in := func(d time.Duration) time.Time { return noon.Add(d) }
 	for _, tc := range []struct {
-		name   string
-		began  time.Duration // before noon
-		leaves []LeafFact
-		want   []waiting
+		name  string
+		began time.Duration // before noon
+		all   []Dependent
+		want  []waiting
 	}{
 		{"nobody there", time.Hour, nil, nil},
-		{"a leaf from the old root", time.Hour, []LeafFact{{"w", "a", in(time.Hour)}},
-			[]waiting{{"workload", "w", reason, in(2 * time.Hour)}}},
-		{"all leaves are from the new root", time.Hour, []LeafFact{{"w", "b", in(time.Hour)}}, nil},
-		{"within the grace of its last leaf", time.Hour, []LeafFact{{"w", "a", in(-time.Minute)}},
-			[]waiting{{"workload", "w", reason, in(59 * time.Minute)}}},
-		{"after the grace", time.Hour, []LeafFact{{"w", "a", in(-time.Hour)}}, nil},
-		{"a leaf of an unknown root", time.Hour, []LeafFact{{"w", "", in(time.Hour)}},
-			[]waiting{{"workload", "w", reason, in(2 * time.Hour)}}},
+		{"a leaf from the old root", time.Hour, []Dependent{{"w", "a", in(time.Hour)}},
+			[]waiting{{"workload", "w", reason, in(time.Hour)}}},
+		{"all leaves are from the new root", time.Hour, []Dependent{{"w", "b", in(time.Hour)}}, nil},
+		{"can no longer renew", time.Hour, []Dependent{{"w", "a", in(0)}}, nil},
+		{"a leaf of an unknown root", time.Hour, []Dependent{{"w", "", in(time.Hour)}},
+			[]waiting{{"workload", "w", reason, in(time.Hour)}}},
 		// A certificate that was being signed by the old root is in no index yet.
 		{"a moment after", settling - time.Second, nil, []waiting{{"control plane", "requests",
 			"requests from before the rotation are being answered", in(time.Second)}}},
@@ -50,7 +48,7 @@ func TestWaiting(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			s := State{Since: noon.Add(-tc.began), Active: "b", Old: "a"}
-			got := waits(s.waiting(Facts{Grace: time.Hour, Leaves: tc.leaves}, noon))
+			got := waits(s.waiting(tc.all, noon))
 			if d := cmp.Diff(tc.want, got, cmp.AllowUnexported(waiting{})); d != "" {
 				t.Errorf("waiting (-want +got):\n%s", d)
 			}

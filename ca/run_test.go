@@ -16,7 +16,7 @@ import (
 func whileRunning(t *testing.T, f func(*testing.T, *Manager)) {
 	t.Helper()
 	h := newHouse(t)
-	h.config.Facts = nil
+	h.config.Dependents = nil
 	h.config.Now = nil
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

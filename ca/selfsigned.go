@@ -123,8 +123,8 @@ func (s *selfSigned) look(ctx context.Context, now time.Time) error {
 	if err := s.refresh(ctx, now); err != nil || !s.state.rotating() {
 		return err
 	}
-	facts, err := s.config.Facts(ctx)
-	if err != nil || len(s.waiting(facts, now)) > 0 {
+	dependents, err := s.config.Dependents(ctx)
+	if err != nil || len(s.waiting(dependents, now)) > 0 {
 		return err
 	}
 	err = s.commit(ctx, s.state.retired(now), RotateRequest{Actor: "ashored"}, 0)

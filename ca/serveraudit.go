@@ -144,7 +144,7 @@ type serverMetrics struct {
 // newServerMetrics registers them with r, which may be nil.
 func newServerMetrics(r prometheus.Registerer) serverMetrics {
 	auto := promauto.With(r)
-	return serverMetrics{
+	m := serverMetrics{
 		issued: auto.NewCounterVec(prometheus.CounterOpts{Name: "ashore_ca_issued_total",
 			Help: "Certificates that were issued, by proof of identity."}, []string{"how"}),
 		refused: auto.NewCounterVec(prometheus.CounterOpts{Name: "ashore_ca_refused_total",
@@ -153,4 +153,8 @@ func newServerMetrics(r prometheus.Registerer) serverMetrics {
 			Help:    "Seconds that a call for a certificate takes.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}),
 	}
+	for _, how := range []string{byToken, byCertificate, byJWT, byReplica} {
+		m.issued.WithLabelValues(how) // so that the first increase counts
+	}
+	return m
 }

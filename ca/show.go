@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +17,7 @@ const maxWaiting = 20
 // SelfSigned is the kind of an authority with a root of its own.
 const SelfSigned = "self-signed"
 
-// Show returns the status for "ashorectl ca show". Errors: those of Facts.
+// Show returns the status for "ashorectl ca show". Errors: those of Dependents.
 func (m *Manager) Show(ctx context.Context) (admin.Authority, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -27,7 +26,7 @@ func (m *Manager) Show(ctx context.Context) (admin.Authority, error) {
 
 // show is Show. The caller holds mu.
 func (m *Manager) show(ctx context.Context) (admin.Authority, error) {
-	facts, err := m.config.Facts(ctx)
+	dependents, err := m.config.Dependents(ctx)
 	if err != nil {
 		return admin.Authority{}, fmt.Errorf("who depends on which root: %w", err)
 	}
@@ -44,8 +43,8 @@ func (m *Manager) show(ctx context.Context) (admin.Authority, error) {
 		}
 		s.Roots = append(s.Roots, root)
 	}
-	m.authority.show(&s, facts, now)
-	s.Problems = append(s.Problems, facts.untrusted(v.bundle.ids, now)...)
+	m.authority.show(&s, dependents, now)
+	s.Problems = append(s.Problems, untrusted(dependents, v.bundle, now)...)
 	if m.trouble != "" {
 		s.Problems = append(s.Problems, m.trouble)
 	}
@@ -74,11 +73,11 @@ func certificateStatus(c *x509.Certificate, s *Signer) admin.Certificate {
 }
 
 // show implements authority.
-func (s *selfSigned) show(st *admin.Authority, f Facts, now time.Time) {
+func (s *selfSigned) show(st *admin.Authority, all []Dependent, now time.Time) {
 	st.Kind, st.Folder = SelfSigned, string(s.dir)
 	st.Signer.Renew = half(s.signer.Cert)
 	if s.state.rotating() {
-		st.Rotation = rotation(s.state.Since, s.waiting(f, now))
+		st.Rotation = rotation(s.state.Since, s.waiting(all, now))
 	}
 	st.Replicas = s.config.Replicas()
 	if s.overdue != "" {
@@ -105,11 +104,11 @@ func rotation(since time.Time, w []admin.Waiting) admin.Rotation {
 
 // untrusted are problems with workloads whose latest certificate leads to a root that is not trusted
 // any more.
-func (f Facts) untrusted(trusted []string, now time.Time) []string {
+func untrusted(all []Dependent, trusted *Bundle, now time.Time) []string {
 	var names []string
-	for _, l := range f.Leaves {
-		if l.NotAfter.Add(f.Grace).After(now) && !slices.Contains(trusted, l.RootID) {
-			names = append(names, l.Workload)
+	for _, d := range all {
+		if d.Until.After(now) && !trusted.has(d.RootID) {
+			names = append(names, d.Workload)
 		}
 	}
 	if len(names) == 0 {

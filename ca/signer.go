@@ -47,6 +47,12 @@ func NewSigner(cert *x509.Certificate, key crypto.Signer, chain []*x509.Certific
 	return s, nil
 }
 
+// equal reports whether two signers, of which s may be nil, have the same certificates.
+func (s *Signer) equal(other *Signer) bool {
+	return s != nil && s.Cert.Equal(other.Cert) && s.Root.Equal(other.Root) &&
+		slices.EqualFunc(s.Intermediates, other.Intermediates, (*x509.Certificate).Equal)
+}
+
 // constrainsDNS reports whether an authority of the chain limits DNS names of certificates below it.
 func (s *Signer) constrainsDNS() bool {
 	return slices.ContainsFunc(append(slices.Clone(s.Intermediates), s.Root), func(c *x509.Certificate) bool {

@@ -39,6 +39,9 @@ type Token struct {
 	Hash string `json:"hash"`
 	// Group is the WorkloadGroup that it lets a workload join: "namespace/name".
 	Group string `json:"group"`
+	// Identity is what that workload becomes, a SPIFFE ID, as far as it was known when the token was
+	// made.
+	Identity string `json:"identity"`
 	// By is who made it.
 	By      string    `json:"by,omitempty"`
 	Created time.Time `json:"created"`
@@ -112,7 +115,7 @@ func (l *Ledger) CreateToken(ctx context.Context, r TokenRequest) (text string, 
 	}
 	text, tokenID := newToken()
 	now := l.config.Now()
-	t = Token{ID: tokenID, Hash: hexSum([]byte(text)), Group: r.Group, By: r.By, Created: now,
+	t = Token{ID: tokenID, Hash: hexSum([]byte(text)), Group: r.Group, Identity: id.String(), By: r.By, Created: now,
 		Expires: now.Add(cmp.Or(r.TTL, DefaultTokenTTL))}
 	event := audit.Event{Action: audit.TokenCreate, Actor: r.By, Target: tokenID,
 		Details: map[string]string{"group": r.Group, "expires": t.Expires.Format(time.RFC3339)}}

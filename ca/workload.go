@@ -157,16 +157,15 @@ func (l *Ledger) Workloads(ctx context.Context) ([]Workload, error) {
 	return out, err
 }
 
-// Facts are what a rotation of the root waits for. A record that cannot be read is an error, because
-// every workload counts.
-func (l *Ledger) Facts(ctx context.Context) (Facts, error) {
-	now := l.config.Now()
-	f := Facts{Grace: l.config.Grace}
+// Dependents are the workloads that a rotation of the root waits for: they are not revoked, and can
+// renew. They are sorted by name. A record that cannot be read is an error, because every workload
+// counts.
+func (l *Ledger) Dependents(ctx context.Context) (out []Dependent, err error) {
 	workloads, err := l.Workloads(ctx)
 	if err != nil {
-		return Facts{}, err
+		return nil, err
 	}
-	revoked := l.Revocations()
+	now, revoked := l.config.Now(), l.Revocations()
 	for _, w := range workloads {
 		n := len(w.Leaves)
 		if n > 1 && now.Sub(w.Renewed) < settling {
@@ -175,9 +174,10 @@ func (l *Ledger) Facts(ctx context.Context) (Facts, error) {
 		if n == 0 || w.Revoked || revoked.identity[w.Identity] {
 			continue
 		}
-		if leaf := w.Leaves[n-1]; leaf.NotAfter.Add(f.Grace).After(now) {
-			f.Leaves = append(f.Leaves, LeafFact{Workload: w.Name, RootID: leaf.Root, NotAfter: leaf.NotAfter})
+		leaf := w.Leaves[n-1]
+		if until := leaf.NotAfter.Add(l.config.Grace); until.After(now) {
+			out = append(out, Dependent{Workload: w.Name, RootID: leaf.Root, Until: until})
 		}
 	}
-	return f, nil
+	return out, nil
 }

@@ -16,9 +16,6 @@ const (
 	// that its workloads may register although their connections come from others: behind NAT, or
 	// with several.
 	AllowAddressesAnnotation = annotationPrefix + "allow-addresses"
-	// ProbeUnitAnnotation on a WorkloadGroup names a systemd unit, "nginx.service", that has to be
-	// active on its machines.
-	ProbeUnitAnnotation = annotationPrefix + "probe-unit"
 	// HealthAnnotation on a WorkloadEntry is what a registered workload reported last.
 	HealthAnnotation = annotationPrefix + "health"
 	// SourceAnnotation on a ServiceEntry is the kind of source that its service comes from.
@@ -29,7 +26,6 @@ const (
 func kindsOfAnnotations() map[string]Kind {
 	return map[string]Kind{
 		AllowAddressesAnnotation: WorkloadGroup,
-		ProbeUnitAnnotation:      WorkloadGroup,
 		HealthAnnotation:         WorkloadEntry,
 		SourceAnnotation:         ServiceEntry,
 	}

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -12,7 +14,6 @@ func TestAnnotations(t *testing.T) {
 	const at = "metadata.annotations[ashore.io/"
 	for name, tc := range map[string]struct{ kind, meta, spec, want string }{
 		"known":            {group, `ashore.io/allow-addresses: 10.0.0.0/8`, `template: {}`, ""},
-		"a unit":           {group, `ashore.io/probe-unit: my-app@1.service`, `template: {}`, ""},
 		"written by us":    {entry, `ashore.io/health: healthy`, `address: 10.0.0.1`, ""},
 		"of somebody else": {entry, `example.io/allow-adresses: x`, `address: 10.0.0.1`, ""},
 		"misspelt": {group, `ashore.io/allow-adresses: 10.0.0.0/8`, `template: {}`,
@@ -35,6 +36,53 @@ func TestAnnotations(t *testing.T) {
 		}
 		if !slices.Equal(got, want) || len(r.Objects) != 1 {
 			t.Errorf("%s: got %q and %d objects, want %q and 1", name, got, len(r.Objects), want)
+		}
+	}
+}
+
+// Istio's annotations of a WorkloadGroup are checked where they are written, and those of its
+// workloads take precedence.
+func TestGroupAnnotations(t *testing.T) {
+	t.Parallel()
+	const at = "metadata.annotations["
+	for name, tc := range map[string]struct{ meta, workloads, want, problem string }{
+		"none":    {``, ``, ``, ""},
+		"a port":  {`prometheus.io/port: "9100"`, ``, `9100/metrics`, ""},
+		"a path":  {`prometheus.io/scrape: "true", prometheus.io/path: /x`, ``, `80/x`, ""},
+		"not":     {`prometheus.io/port: "9100", prometheus.io/scrape: "false"`, ``, ``, ""},
+		"of both": {`prometheus.io/port: "9100"`, `prometheus.io/port: "9200"`, `9200/metrics`, ""},
+		"no port": {`prometheus.io/port: web`, ``, ``, at + `prometheus.io/port]: a port is a number from 1 to 65535, not "web"`},
+		"the agent's port": {`prometheus.io/port: "15020"`, ``, ``, at + `prometheus.io/port]: port 15020 is for the agent's ` +
+			`health checks and metrics: write the port of the application's metrics`},
+		"no path":   {`prometheus.io/path: x`, ``, ``, at + `prometheus.io/path]: a path begins with /, "x" does not`},
+		"no scrape": {``, `prometheus.io/scrape: "on"`, ``, "spec." + at + `prometheus.io/scrape]: "on" is neither "true" nor "false"`},
+		"statistics": {`proxy.istio.io/config: "{proxyStatsMatcher: {inclusionPrefixes: [a.], inclusionRegexps: [b.*]}}"`, ``,
+			`[a.] [b.*]`, ""},
+		"no expression": {`proxy.istio.io/config: "{proxyStatsMatcher: {inclusionRegexps: [\"(\"]}}"`, ``, ``, at +
+			"proxy.istio.io/config].proxyStatsMatcher.inclusionRegexps[0]: not a regular expression of RE2's syntax: missing closing ): `(`"},
+		"misspelt": {`proxy.istio.io/config: "{proxyStatsMatchers: {}}"`, ``, ``, at + `proxy.istio.io/config].proxyStatsMatchers: ` +
+			`unknown field "proxyStatsMatchers", did you mean "proxyStatsMatcher"?`},
+		"no YAML": {`proxy.istio.io/config: "{"`, ``, ``, at + `proxy.istio.io/config]: `},
+		"another field": {`proxy.istio.io/config: "{concurrency: 2}"`, ``, ``, at + `proxy.istio.io/config].concurrency: ` +
+			`not supported yet, this is a setting of the agent: remove it`},
+	} {
+		r := Parse("f.yaml", []byte("apiVersion: networking.istio.io/v1\nkind: WorkloadGroup\nmetadata: {name: web, namespace: shop, "+
+			"annotations: {"+tc.meta+"}}\nspec: {metadata: {annotations: {"+tc.workloads+"}}, template: {}}\n"))
+		problem := ""
+		for _, p := range r.Problems {
+			problem += p.Field + ": " + p.Text
+		}
+		if problem != tc.problem && (tc.problem == "" || name != "no YAML" || !strings.HasPrefix(problem, tc.problem)) {
+			t.Errorf("%s: problem %q, want %q", name, problem, tc.problem)
+		}
+		for _, o := range r.Objects {
+			m, got := GroupMetrics(o)
+			if m != nil {
+				got += fmt.Sprint(m.InclusionPrefixes, m.InclusionRegexps)
+			}
+			if got != tc.want {
+				t.Errorf("%s: got %q, want %q", name, got, tc.want)
+			}
 		}
 	}
 }

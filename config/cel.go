@@ -23,7 +23,8 @@ func checkLogFilter(expression string) string {
 	}
 	result, why := compileCEL(expression)
 	if why == "" && !result.IsExactType(cel.BoolType) && !result.IsExactType(cel.DynType) {
-		return fmt.Sprintf("the expression is a %s: write one that is true or false, such as response.code >= 400", result)
+		return fmt.Sprintf("the expression is a %s: write one that is true or false, such as response.code >= 400",
+			result)
 	}
 	return why
 }
@@ -38,13 +39,15 @@ func checkTagValue(expression string) string {
 
 // compileCEL returns the type of an expression, or what is wrong with it and where.
 func compileCEL(expression string) (result *cel.Type, why string) {
-	const known = "request, response, connection, upstream, source, destination, metadata, filter_state, upstream_filter_state, xds"
+	const known = "request, response, connection, upstream, source, destination, metadata, filter_state, " +
+		"upstream_filter_state, xds"
 	// Envoy 1.40, tried: no macros of lists ("Comprehension support is disabled"), no string(), which a
 	// tag does not need, and re.extract beyond the standard functions.
 	without := env.NewLibrarySubset().AddExcludedFunctions(env.NewFunction("string"))
 	options := []cel.EnvOption{
 		cel.StdLib(cel.StdLibSubset(without)), cel.ClearMacros(), cel.Macros(cel.HasMacro),
-		cel.Function("re.extract", cel.Overload("re_extract", []*cel.Type{cel.StringType, cel.StringType, cel.StringType}, cel.StringType)),
+		cel.Function("re.extract", cel.Overload("re_extract",
+			[]*cel.Type{cel.StringType, cel.StringType, cel.StringType}, cel.StringType)),
 		cel.ASTValidators(cel.ValidateRegexLiterals()),
 	}
 	for name := range strings.SplitSeq(known, ", ") {

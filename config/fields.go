@@ -184,8 +184,10 @@ func textRule(field string) func(string) string {
 	case "ServicePort.protocol":
 		return oneProtocol()
 
-	case "StringMatch.regex", "RegexRewrite.match":
+	case "StringMatch.regex", "RegexRewrite.match", "ProxyStatsMatcher.inclusion_regexps":
 		return checkRegex
+	case "ProxyStatsMatcher.inclusion_prefixes", "ProxyStatsMatcher.inclusion_suffixes":
+		return checkStatName
 	case "JWTHeader.name", "JWTRule.output_payload_to_header", "ClaimToHeader.header", "HTTPHeader.name",
 		"ConsistentHashLB.http_header_name", "HttpHeader.name", "RequestHeader.name",
 		"EnvoyHttpGrpcV3LogProvider.additional_request_headers_to_log",

@@ -27,6 +27,9 @@ type Query struct {
 	// Limit is how many revisions there may be at most, the latest ones. 0: all; less: none, which
 	// asks for the other fields of Past.
 	Limit int
+	// Bytes limits the encoded objects of the answer: no revision follows the one that exceeds it. 0: no
+	// limit.
+	Bytes int
 	// Bare says that the Key and Revision of objects are enough: the rest of them is left out,
 	// which costs much less.
 	Bare bool

@@ -66,7 +66,8 @@ func builtInProviders() []*mesh.MeshConfig_ExtensionProvider {
 // withBuiltIn returns providers, and the built-in ones of other names.
 func withBuiltIn(providers []*mesh.MeshConfig_ExtensionProvider) []*mesh.MeshConfig_ExtensionProvider {
 	for _, p := range builtInProviders() {
-		if !slices.ContainsFunc(providers, func(other *mesh.MeshConfig_ExtensionProvider) bool { return other.GetName() == p.Name }) {
+		named := func(other *mesh.MeshConfig_ExtensionProvider) bool { return other.GetName() == p.Name }
+		if !slices.ContainsFunc(providers, named) {
 			providers = append(providers, p)
 		}
 	}
@@ -87,7 +88,7 @@ func (c *checker) extensionProviders(path string, providers []*mesh.MeshConfig_E
 			seen[name] = true
 		}
 		if p.GetProvider() == nil {
-			c.errorf(path, "it says nothing of what it is: write opentelemetry, envoyFileAccessLog or envoyExtAuthzHttp, for instance")
+			c.errorf(path, "it says nothing of what it is: write opentelemetry or envoyFileAccessLog, for instance")
 			continue
 		}
 		c.walk(path, p.ProtoReflect())
@@ -109,7 +110,8 @@ func (c *checker) defaultProviders(path string, m *mesh.MeshConfig) {
 		path := below(path, d.field)
 		for i, name := range d.names {
 			if known := ProvidersOf(all, d.signal); !slices.Contains(known, name) {
-				c.errorf(at(path, i), "no extension provider of %s is called %s%s", d.signal, quote(name), meantOrOneOf(name, known))
+				c.errorf(at(path, i), "no extension provider of %s is called %s%s", d.signal, quote(name),
+					meantOrOneOf(name, known))
 			}
 		}
 		if d.signal == Spans && len(d.names) > 1 {
@@ -119,15 +121,18 @@ func (c *checker) defaultProviders(path string, m *mesh.MeshConfig) {
 }
 
 // externalAuthorization checks a provider that is asked by HTTP.
-func (c *checker) externalAuthorization(path string, p *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider) {
+func (c *checker) externalAuthorization(path string,
+	p *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider) {
 	//nolint:staticcheck // Istio's old name, which configuration may still have
 	if len(p.IncludeHeadersInCheck) > 0 {
-		c.deprecated(path+".includeHeadersInCheck", "includeRequestHeadersInCheck", len(p.IncludeRequestHeadersInCheck) > 0)
+		c.deprecated(path+".includeHeadersInCheck", "includeRequestHeadersInCheck",
+			len(p.IncludeRequestHeadersInCheck) > 0)
 	}
 }
 
 // providerBody checks how much of a request's body a provider sees.
-func (c *checker) providerBody(path string, b *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationRequestBody) {
+func (c *checker) providerBody(path string,
+	b *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationRequestBody) {
 	if b.MaxRequestBytes == 0 {
 		c.errorf(path+".maxRequestBytes", "at least one byte has to be allowed: write 8192, or leave out the body")
 	}

@@ -3,7 +3,6 @@ package config
 import (
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -14,12 +13,12 @@ import (
 func (c *checker) workloadGroup(g *networking.WorkloadGroup) {
 	_, why := parseRanges(c.object.Annotations[AllowAddressesAnnotation])
 	c.why(entry("metadata.annotations", AllowAddressesAnnotation), why)
-	if unit, set := c.object.Annotations[ProbeUnitAnnotation]; set && !isUnitName(unit) {
-		c.errorf(entry("metadata.annotations", ProbeUnitAnnotation),
-			"%s is not the name of a systemd unit: write it with its type, such as nginx.service", quote(unit))
+	for _, k := range slices.Sorted(maps.Keys(c.object.Annotations)) {
+		c.groupAnnotation("metadata.annotations", k, c.object.Annotations[k])
 	}
 	for _, k := range slices.Sorted(maps.Keys(g.Metadata.GetAnnotations())) {
-		if k == AllowAddressesAnnotation || k == ProbeUnitAnnotation {
+		c.groupAnnotation("spec.metadata.annotations", k, g.Metadata.Annotations[k])
+		if k == AllowAddressesAnnotation {
 			c.errorf(entry("spec.metadata.annotations", k),
 				"it is about the group and not its workloads: write it in metadata.annotations")
 			continue
@@ -29,12 +28,6 @@ func (c *checker) workloadGroup(g *networking.WorkloadGroup) {
 	if g.Template == nil {
 		c.errorf("spec.template", "the template is missing: write what the group's workloads share, at least serviceAccount, or {}")
 	}
-}
-
-// isUnitName says that a text may name a systemd unit. Source: systemd.unit(5).
-func isUnitName(name string) bool {
-	unit := regexp.MustCompile(`^[a-zA-Z0-9:_.\\@-]+\.(service|socket|target|mount|path|timer|scope|slice|device|swap)$`)
-	return len(name) < 256 && unit.MatchString(name)
 }
 
 // probe checks how a workload is asked whether it is ready.

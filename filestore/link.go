@@ -77,5 +77,5 @@ func openRegular(
 }
 
 func irregular(path string) error {
-	return fmt.Errorf("%s is not a regular file: remove it, or give it another extension", path)
+	return fmt.Errorf("%s is not a regular file, so it is not read", path)
 }

@@ -22,6 +22,7 @@ func (c *Context) Classify(n Node) Facets {
 		RouteSources: c.matchesFor(n),
 		Identity:     n.Identity,
 		Probe:        n.Probe,
+		ProxyConfig:  n.ProxyConfig,
 
 		PeerAuthentication:    c.policiesFor(c.peers, config.PeerAuthentication, n),
 		RequestAuthentication: c.policiesFor(c.requests, config.RequestAuthentication, n),

@@ -8,6 +8,7 @@ import (
 	mesh "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 	security "istio.io/api/security/v1beta1"
+	telemetry "istio.io/api/telemetry/v1alpha1"
 	typev1beta1 "istio.io/api/type/v1beta1"
 
 	"google.golang.org/protobuf/proto"
@@ -87,7 +88,7 @@ func describe(c *push.Context, n push.Node) string {
 	fmt.Fprintf(&b, "namespace %q locality %q sources %d bind %v\n", f.Namespace, f.Locality, f.RouteSources.Len(),
 		f.Bind)
 	for _, l := range []*intern.List[*config.Object]{f.PeerAuthentication, f.RequestAuthentication,
-		f.AuthorizationPolicy} {
+		f.AuthorizationPolicy, f.Telemetry} {
 		for _, o := range l.Items() {
 			fmt.Fprintf(&b, "policy %v %d\n", o.Key, o.Hash)
 		}
@@ -225,11 +226,11 @@ func (e *editor) edit(what, which, how byte) {
 	}
 }
 
-// policy puts a security policy of one of the kinds, of the namespace or of the whole mesh, for all
+// policy puts a security policy or Telemetry of one of the kinds, of the namespace or of the whole mesh, for all
 // or for some.
 func (e *editor) policy(ns, name string, how byte, gone bool) {
 	kind := []config.Kind{config.PeerAuthentication, config.RequestAuthentication,
-		config.AuthorizationPolicy}[int(how/7)%3]
+		config.AuthorizationPolicy, config.Telemetry}[int(how/7)%4]
 	if how%4 == 0 {
 		ns = testMesh().Config.GetRootNamespace()
 	}
@@ -251,6 +252,8 @@ func (e *editor) policy(ns, name string, how byte, gone bool) {
 		e.put(kind, ns, name, p)
 	case kind == config.RequestAuthentication:
 		e.put(kind, ns, name, &security.RequestAuthentication{Selector: who})
+	case kind == config.Telemetry:
+		e.put(kind, ns, name, &telemetry.Telemetry{Selector: who})
 	default:
 		e.put(kind, ns, name, &security.AuthorizationPolicy{Selector: who})
 	}

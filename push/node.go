@@ -71,6 +71,9 @@ type Node struct {
 	// protobuf encoding. It is an empty text if the group has none, and zero if the workload did
 	// not register with a group.
 	Probe unique.Handle[string]
+	// ProxyConfig is the part of Istio's ProxyConfig that annotations of this WorkloadGroup set, in
+	// protobuf encoding; zero if there is no group.
+	ProxyConfig unique.Handle[string]
 }
 
 // Facets are the facts that a proxy's resources depend on. Proxies with equal facets get equal
@@ -111,8 +114,8 @@ type Facets struct {
 	// Identity means that the proxy has a certificate of the mesh. Without one it cannot use mutual
 	// TLS.
 	Identity bool
-	// Probe is Node.Probe.
-	Probe unique.Handle[string]
+	// Probe and ProxyConfig are those of Node.
+	Probe, ProxyConfig unique.Handle[string]
 	// PeerAuthentication, RequestAuthentication and AuthorizationPolicy list the objects of these
 	// kinds in the proxy's and in the root namespace that select the proxy, sorted by CompareAge.
 	PeerAuthentication    *intern.List[*config.Object]

@@ -68,7 +68,8 @@ type ProviderReference struct {
 func ProviderReferences(o *config.Object) (out []ProviderReference) {
 	add := func(field string, entry int, signal config.Signal, refs []*telemetry.ProviderRef) {
 		for i, r := range refs {
-			out = append(out, ProviderReference{r.Name, fmt.Sprintf("spec.%s[%d].providers[%d].name", field, entry, i), signal})
+			path := fmt.Sprintf("spec.%s[%d].providers[%d].name", field, entry, i)
+			out = append(out, ProviderReference{r.Name, path, signal})
 		}
 	}
 	spec := o.Spec.(*telemetry.Telemetry)

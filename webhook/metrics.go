@@ -21,7 +21,7 @@ func newMetrics(r prometheus.Registerer, c *connlimit.Listener) *metrics {
 	auto.NewCounterFunc(prometheus.CounterOpts{Name: "ashore_webhook_connections_refused_total",
 		Help: "Connections that were refused because there were too many."},
 		func() float64 { _, refused := c.Numbers(); return float64(refused) })
-	return &metrics{
+	m := &metrics{
 		requests: auto.NewCounterVec(prometheus.CounterOpts{Name: "ashore_webhook_requests_total",
 			Help: "Requests to validate, by path and status."}, []string{"path", "status"}),
 		reviews: auto.NewCounterVec(prometheus.CounterOpts{Name: "ashore_webhook_reviews_total",
@@ -30,4 +30,7 @@ func newMetrics(r prometheus.Registerer, c *connlimit.Listener) *metrics {
 			Help:    "How long a request to validate takes, its way in included.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 8)}, []string{"path"}),
 	}
+	m.reviews.WithLabelValues("true") // so that the first increase counts
+	m.reviews.WithLabelValues("false")
+	return m
 }

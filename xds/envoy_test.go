@@ -159,7 +159,9 @@ func pushes(t *testing.T, r *prometheus.Registry) map[string]int {
 			continue
 		}
 		for _, m := range f.GetMetric() {
-			out[m.GetLabel()[0].GetValue()] = int(m.GetCounter().GetValue())
+			if n := int(m.GetCounter().GetValue()); n > 0 {
+				out[m.GetLabel()[0].GetValue()] = n
+			}
 		}
 	}
 	return out

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unique"
 
-	"google.golang.org/protobuf/encoding/protowire"
+	meshconfig "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -38,7 +38,7 @@ func (st *stream) node(c Context) push.Node {
 	return st.labelled.node
 }
 
-// labelled is n with the labels of a group, and the group's probe.
+// labelled is n with the labels of a group, and the group's probe and ProxyConfig.
 func (ns *nodes) labelled(n push.Node, group *config.Object) push.Node {
 	spec := group.Spec.(*networking.WorkloadGroup)
 	own := make(map[string]string, len(n.Labels.Items()))
@@ -51,20 +51,16 @@ func (ns *nodes) labelled(n push.Node, group *config.Object) push.Node {
 		labels = append(labels, push.Label{Key: shared(k), Value: shared(all[k])})
 	}
 	n.Labels = ns.labels.Of(labels)
-	n.Probe = probeOf(spec, group.Annotations[config.ProbeUnitAnnotation])
+	var probe []byte
+	if spec.GetProbe() != nil {
+		probe = resource.Encode(spec.Probe)
+	}
+	n.Probe = unique.Make(string(probe))
+	stats, application := config.GroupMetrics(group)
+	c := &meshconfig.ProxyConfig{ProxyStatsMatcher: stats}
+	if application != "" {
+		c.ProxyMetadata = map[string]string{resource.ApplicationMetrics: application}
+	}
+	n.ProxyConfig = unique.Make(string(resource.Encode(c)))
 	return n
-}
-
-// probeOf is the probe of a group as a Node has it, with the systemd unit that is checked; empty:
-// none is.
-func probeOf(g *networking.WorkloadGroup, unit string) unique.Handle[string] {
-	var text []byte
-	if g.GetProbe() != nil {
-		text = resource.Encode(g.Probe)
-	}
-	if unit != "" {
-		text = protowire.AppendTag(text, resource.ProbeUnitField, protowire.BytesType)
-		text = protowire.AppendString(text, unit)
-	}
-	return unique.Make(string(text))
 }

@@ -2,6 +2,7 @@ package xds
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"unique"
 
@@ -61,6 +62,11 @@ func TestGroupLabels(t *testing.T) {
 	}
 	if got := st.node(groups{web: first}).Probe; got != unique.Make("") {
 		t.Errorf("a group without a probe has one: %v", got)
+	}
+	annotated := group(nil)
+	annotated.Annotations = map[string]string{"prometheus.io/port": "9100"}
+	if got := st.node(groups{web: annotated}).ProxyConfig.Value(); !strings.Contains(got, "9100/metrics") {
+		t.Errorf("the annotations give %q", got)
 	}
 	if got := st.node(groups{}); got != own {
 		t.Errorf("the group is gone: got %v", got)

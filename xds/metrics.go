@@ -17,8 +17,17 @@ type metrics struct {
 // newMetrics registers the metrics of a server. It panics if they are registered already.
 func newMetrics(s *Server) *metrics {
 	auto := promauto.With(s.cfg.Registerer)
-	counters := func(name, help, label string) *prometheus.CounterVec {
-		return auto.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+	// Counters exist from the start with 0 for these values, so that their first increase counts.
+	counters := func(name, help, label string, values ...string) *prometheus.CounterVec {
+		c := auto.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+		for _, v := range values {
+			c.WithLabelValues(v)
+		}
+		return c
+	}
+	var types []string
+	for i := range served {
+		types = append(types, served[i].name)
 	}
 	auto.NewGaugeFunc(prometheus.GaugeOpts{Name: "pilot_xds", Help: "Proxies connected."},
 		func() float64 { return float64(len(s.clients())) })
@@ -28,13 +37,15 @@ func newMetrics(s *Server) *metrics {
 			func() float64 { return float64(rt.Registrations().Len()) })
 	}
 	return &metrics{
-		pushes: counters("pilot_xds_pushes", "Responses sent, by type.", "type"),
+		pushes: counters("pilot_xds_pushes", "Responses sent, by type.", "type", types...),
 		size: auto.NewHistogramVec(prometheus.HistogramOpts{Name: "pilot_xds_config_size_bytes",
 			Buckets: []float64{1e3, 1e4, 1e5, 1e6, 4e6, 1e7, 4e7}, Help: "Size of responses, by type."}, []string{"type"}),
 		convergence: auto.NewHistogram(prometheus.HistogramOpts{Name: "pilot_proxy_convergence_time",
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 3, 5, 10, 20, 30},
 			Help:    "Seconds from a change to its acknowledgement by a proxy."}),
-		rejects: counters("pilot_total_xds_rejects", "Responses that proxies rejected, by type.", "type"),
-		refused: counters("pilot_xds_refused_streams", "Streams that were not served, by reason.", "reason"),
+		rejects: counters("pilot_total_xds_rejects", "Responses that proxies rejected, by type.", "type", types...),
+		refused: counters("pilot_xds_refused_streams", "Streams that were not served, by reason.", "reason",
+			"bad node", "certificate expired", "configuration", "not authenticated", "not authenticated any more",
+			"not authorized", "not ready", "not registered", "too many streams", "too much memory"),
 	}
 }

@@ -29,6 +29,8 @@ type ProxyStatus struct {
 	Who Peer
 	// Bundle is the ID of the trusted authorities that it acknowledged last; may be empty.
 	Bundle string
+	// Group is the WorkloadGroup that its workload registered with; empty: none.
+	Group string
 	// Health is the last report of its workload; zero: none, or it is not registered.
 	Health    registry.Report
 	Connected time.Time
@@ -97,7 +99,7 @@ func (s *Server) Proxies() []ProxyStatus {
 			p := st.status()
 			if c.control != nil {
 				agent := c.control.status()
-				p.Agent, p.Bundle, p.Health = agent.Agent, agent.Bundle, agent.Health
+				p.Agent, p.Bundle, p.Group, p.Health = agent.Agent, agent.Bundle, agent.Group, agent.Health
 				p.Types = append(p.Types, agent.Types...)
 			}
 			out = append(out, p)
@@ -133,6 +135,7 @@ func (st *stream) status() ProxyStatus {
 			Resources: t.To.Len(), Status: t.Status()})
 	}
 	if st.registered != nil {
+		p.Group = st.registered.Group
 		if r := st.server.cfg.Runtime.Registrations().At(*st.registered); r != nil {
 			p.Health = r.Health
 		}

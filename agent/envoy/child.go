@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -22,6 +23,7 @@ type Child struct {
 	restarter
 	path   string
 	args   []string
+	env    []string
 	stdout io.Writer // access logs
 	stderr io.Writer // Envoy's log
 }
@@ -30,7 +32,11 @@ type Child struct {
 // access logs, stderr Envoy's log, and log the messages of this package.
 func NewChild(path, bootstrap string, o Options, stdout, stderr io.Writer, log hclog.Logger) *Child {
 	args := append(o.arguments(), "--config-path", bootstrap, "--disable-hot-restart")
-	return &Child{restarter{log: log}, path, args, stdout, stderr}
+	resource := o.resource()
+	if more := os.Getenv(resourceVariable); more != "" {
+		resource += "," + more
+	}
+	return &Child{restarter{log: log}, path, args, append(os.Environ(), resourceVariable+"="+resource), stdout, stderr}
 }
 
 // Run implements Runner. After last has ended, Envoy is not restarted.
@@ -61,6 +67,7 @@ func (c *Child) run(ctx context.Context) error {
 	}
 	last := &lastLine{}
 	cmd := exec.CommandContext(ctx, c.path, c.args...)
+	cmd.Env = c.env
 	// Envoy opens /dev/stdout for access logs. That fails if stdout is a socket of systemd, so pass
 	// writers that are not files: exec then uses pipes.
 	cmd.Stdout, cmd.Stderr = writerOnly{c.stdout}, io.MultiWriter(c.stderr, last)

@@ -89,7 +89,8 @@ func (l *launch) epoch(name string) (int, bool) {
 	return n, ours && err == nil && n >= 0
 }
 
-// content returns the files of an epoch by path. The unit reads the first line of the arguments.
+// content returns the files of an epoch by path. The unit reads two lines of the first: Envoy's
+// arguments, and its resource attributes.
 func (l *launch) content(epoch int) map[string][]byte {
 	prefix := l.files + strconv.Itoa(epoch)
 	args := append(l.arguments(),
@@ -102,7 +103,7 @@ func (l *launch) content(epoch int) map[string][]byte {
 		args = append(args, "--skip-hot-restart-on-no-parent")
 	}
 	return map[string][]byte{
-		prefix + ".args": fmt.Appendf(nil, "%s\nWritten by ashore-agent. Program: %s\n", strings.Join(args, " "), l.program),
+		prefix + ".args": fmt.Appendf(nil, "%s\n%s\nWritten by ashore-agent. Program: %s\n", strings.Join(args, " "), l.resource(), l.program),
 		prefix + ".json": l.Bootstrap,
 	}
 }

@@ -50,7 +50,16 @@ type Options struct {
 	Concurrency int
 	// DrainTime is how long connections of a listener that was changed or removed may stay open.
 	DrainTime time.Duration
+	// Service is the name of the workload's service in spans, "web.shop".
+	Service string
 }
+
+// resourceVariable is the environment variable that describes Envoy in spans and logs.
+// Source: OpenTelemetry, "Environment Variable Specification".
+const resourceVariable = "OTEL_RESOURCE_ATTRIBUTES"
+
+// resource is the value of resourceVariable.
+func (o Options) resource() string { return "service.name=" + o.Service }
 
 func (o Options) arguments() []string {
 	return []string{

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -73,19 +72,6 @@ func (m *Systemd) Look(ctx context.Context, name string) (s UnitState, err error
 		return err
 	})
 	return s, err
-}
-
-// UnitActive returns why a unit is not active; nil if it is active or reloading. known is false if
-// systemd does not answer. Source: systemctl(1), is-active.
-func (m *Systemd) UnitActive(ctx context.Context, name string) (why error, known bool) {
-	state, err := m.Look(ctx, name)
-	if err != nil {
-		return fmt.Errorf("look at the unit %s: %w", strconv.QuoteToASCII(name), err), false
-	}
-	if state.Active != "active" && state.Active != "reloading" {
-		return fmt.Errorf("the unit %s is %s", strconv.QuoteToASCII(name), state.Active), true
-	}
-	return nil, true
 }
 
 // Start implements Manager.

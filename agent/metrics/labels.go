@@ -29,6 +29,9 @@ type label struct{ name, value string }
 // istioLabels returns Istio's labels as text of an exposition. raw are the labels of Envoy, see
 // package xds/gen/telemetry.
 func istioLabels(raw map[string]string, own Workload) string {
+	if name, ok := raw["cluster_name"]; ok {
+		raw = clusterLabels(name)
+	}
 	peer := peerOf(raw)
 	if peer.Principal == "" {
 		own.Principal = "" // the connection has no mutual TLS
@@ -48,6 +51,22 @@ func istioLabels(raw map[string]string, own Workload) string {
 		text[i] = fmt.Sprintf(`%s="%s"`, l.name, escape.Replace(l.value))
 	}
 	return strings.Join(text, ",")
+}
+
+// clusterLabels are labels of a metric of a whole cluster: the other end of a connection is unknown.
+func clusterLabels(name string) map[string]string {
+	out := map[string]string{"reporter": "source", "request_protocol": "grpc", "connection_security_policy": unknown}
+	if strings.HasPrefix(name, "inbound|") {
+		out["reporter"] = "destination"
+	}
+	parts := strings.Split(name, "|") // outbound|PORT|SUBSET|HOST
+	if host := parts[len(parts)-1]; len(parts) == 4 && host != "" {
+		out["destination_service"], out["destination_service_name"] = host, host
+		if p := strings.SplitN(host, ".", 4); len(p) == 4 && p[2] == "svc" {
+			out["destination_service_name"], out["destination_service_namespace"] = p[0], p[1]
+		}
+	}
+	return out
 }
 
 // removedTags is a label of Envoy with the names of labels that an operator removed, with commas.

@@ -25,6 +25,9 @@ func Rewrite(w io.Writer, r io.Reader, own Workload) error {
 	f := family{own: own}
 	for in.Scan() {
 		line := in.Bytes()
+		if bytes.Contains(line, []byte("_message_count")) {
+			line = []byte(messages.Replace(string(line)))
+		}
 		if f.add(line) {
 			continue
 		}
@@ -41,6 +44,11 @@ func Rewrite(w io.Writer, r io.Reader, own Workload) error {
 	}
 	return out.Flush()
 }
+
+// messages gives Envoy's counters of gRPC messages the names that its loggers would give them: a
+// logger cannot count messages.
+var messages = strings.NewReplacer("envoy_cluster_grpc_request_message_count", envoyPrefix+"request_messages_total",
+	"envoy_cluster_grpc_response_message_count", envoyPrefix+"response_messages_total")
 
 // family collects the series of one metric.
 type family struct {

@@ -69,6 +69,18 @@ func TestRewrite(t *testing.T) {
 				side("destination", "unknown", "unknown", "unknown", "unknown", "unknown", "unknown") +
 				strings.Replace(noService, `name="unknown"`, `name="PassthroughCluster"`, 1) +
 				`,connection_security_policy="unknown"} 1` + "\n"},
+		"messages": {"# TYPE envoy_cluster_grpc_request_message_count counter\n" +
+			`envoy_cluster_grpc_request_message_count{cluster_name="outbound|80||web.shop.svc.cluster.local"} 1` + "\n" +
+			`envoy_cluster_grpc_request_message_count{cluster_name="outbound|80|v1|web.shop.svc.cluster.local"} 2` + "\n" +
+			"# TYPE envoy_cluster_grpc_response_message_count counter\n" +
+			`envoy_cluster_grpc_response_message_count{cluster_name="inbound|80||"} 1`,
+			"# TYPE istio_request_messages_total counter\n" + `istio_request_messages_total{reporter="source",` +
+				client("source", "unknown") +
+				side("destination", "unknown", "unknown", "unknown", "unknown", "unknown", "unknown") + web +
+				`,connection_security_policy="unknown",request_protocol="grpc"} 3` + "\n" +
+				"# TYPE istio_response_messages_total counter\n" + `istio_response_messages_total{reporter="destination",` +
+				side("source", "unknown", "unknown", "unknown", "unknown", "unknown", "unknown") + client("destination", "unknown") +
+				noService + `,connection_security_policy="unknown",request_protocol="grpc"} 1` + "\n"},
 		"labels removed, replaced and added": {`envoy_istio_requests_total{reporter="source",response_code="200",` +
 			`destination_version="x",path="/a",removed_tags="` + strings.Join(allBut("reporter", "destination_version"), ",") + `"} 1`,
 			`istio_requests_total{reporter="source",destination_version="x",path="/a"} 1` + "\n"},

@@ -27,7 +27,6 @@ type Settings struct {
 type check struct {
 	probe   *networking.ReadinessProbe // of the WorkloadGroup, if allowed; may be nil
 	ports   []checkedPort              // the ports that the application has to listen on
-	unit    string                     // the systemd unit that has to be active; empty: none
 	sent    *networking.ReadinessProbe // as the control plane sent it; may be nil
 	refused error                      // why the probe is refused; nil: it is not
 }
@@ -39,7 +38,7 @@ func (c *Config) read(p *networking.ReadinessProbe) check {
 	if p == nil {
 		return out
 	}
-	p = out.extensions(p)
+	p = out.readPorts(p)
 	if proto.Size(p) == 0 {
 		return out
 	}
@@ -49,9 +48,9 @@ func (c *Config) read(p *networking.ReadinessProbe) check {
 	return out
 }
 
-// extensions reads Ashore's own fields, which Istio's API does not have, into c. It returns a copy
-// of the probe without them.
-func (c *check) extensions(p *networking.ReadinessProbe) *networking.ReadinessProbe {
+// readPorts reads the field that Istio's API does not have into c. It returns a copy of the probe
+// without it.
+func (c *check) readPorts(p *networking.ReadinessProbe) *networking.ReadinessProbe {
 	p = proto.CloneOf(p)
 	m := p.ProtoReflect()
 	var rest []byte
@@ -59,15 +58,13 @@ func (c *check) extensions(p *networking.ReadinessProbe) *networking.ReadinessPr
 		number, typ, size := protowire.ConsumeField(raw)
 		field := raw[:size] // valid, because the message was decoded
 		raw = raw[size:]
-		if typ != protowire.BytesType || number != resource.ProbePortsField && number != resource.ProbeUnitField {
+		if typ != protowire.BytesType || number != resource.ProbePortsField {
 			rest = append(rest, field...)
 			continue
 		}
 		_, _, tag := protowire.ConsumeTag(field)
 		value, _ := protowire.ConsumeBytes(field[tag:])
-		if number == resource.ProbeUnitField {
-			c.unit = string(value)
-		} else if one, ok := readCheckedPort(string(value)); ok {
+		if one, ok := readCheckedPort(string(value)); ok {
 			c.ports = append(c.ports, one)
 		}
 	}
@@ -119,7 +116,7 @@ type schedule struct {
 }
 
 // schedule returns the schedule of the group's probe, with Istio's defaults. Without a probe the
-// ports and the unit are checked each second, and one result changes the health.
+// ports are checked each second, and one result changes the health.
 func (c *check) schedule() schedule {
 	if c.probe == nil {
 		return schedule{period: time.Second, timeout: time.Second, up: 1, down: 1}

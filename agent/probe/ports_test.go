@@ -8,9 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -110,7 +108,7 @@ func TestPortCheckOfSeveral(t *testing.T) {
 	}
 }
 
-// Ports and a unit may come with the group's probe. Any other unknown field is refused.
+// Ports may come with the group's probe. Any other unknown field is refused.
 func TestChecksOfGroup(t *testing.T) {
 	t.Parallel()
 	s := grouped()
@@ -123,9 +121,8 @@ func TestChecksOfGroup(t *testing.T) {
 			"8083=name:1"} {
 			own(probe, resource.ProbePortsField, text)
 		}
-		own(probe, resource.ProbeUnitField, "app.service")
 		n := s.read(proto.CloneOf(probe))
-		if n.refused != nil || (n.probe != nil) != (name == "a probe") || len(n.ports) != 3 || n.unit != "app.service" {
+		if n.refused != nil || (n.probe != nil) != (name == "a probe") || len(n.ports) != 3 {
 			t.Errorf("%s: got %+v", name, n)
 		}
 		own(probe, resource.ProbePortsField, "9999")
@@ -138,31 +135,4 @@ func TestChecksOfGroup(t *testing.T) {
 	if n := s.read(unknown); n.refused == nil {
 		t.Error("a probe with an unknown method is accepted")
 	}
-}
-
-// A unit that is not active makes a workload unwell, whatever its ports and its probe say.
-func TestUnitIsChecked(t *testing.T) {
-	t.Parallel()
-	follow(t, func(x *following) {
-		var active, silent atomic.Bool
-		active.Store(true)
-		x.prober.cfg.Unit = func(_ context.Context, unit string) (error, bool) {
-			if silent.Load() {
-				return errors.New("systemd does not answer"), false
-			}
-			if active.Load() {
-				return nil, true
-			}
-			return errors.New("the unit " + unit + " is failed"), true
-		}
-		x.prober.updates <- check{unit: "app.service"}
-		x.wants("active", 100*time.Millisecond, Health{})
-		silent.Store(true)
-		x.wants("systemd does not answer", 3*time.Second)
-		silent.Store(false)
-		active.Store(false)
-		x.wants("stopped", time.Second, Health{Reason: "the unit app.service is failed"})
-		active.Store(true)
-		x.wants("started", time.Second, Health{})
-	})
 }

@@ -2,8 +2,6 @@ package probe
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"sync"
 	"time"
 
@@ -30,9 +28,6 @@ type Config struct {
 	// Listens returns the addresses that Envoy listens on, host:port. It is set only if the
 	// workload's connections are not intercepted.
 	Listens func(context.Context) (map[string]bool, error)
-	// Unit returns why a systemd unit is not active; nil if it is. known is false if systemd does
-	// not answer.
-	Unit func(ctx context.Context, name string) (why error, known bool)
 	// Report receives each change of the health.
 	Report func(Health)
 	Log    hclog.Logger
@@ -142,40 +137,28 @@ func (p *Prober) use(c check) {
 	plan := c.schedule()
 	p.counter.up, p.counter.down, p.counter.row = plan.up, plan.down, 0
 	var run func(context.Context) error
-	var by []string
-	if c.unit != "" {
-		by = append(by, "the unit "+plain(c.unit)+" has to be active")
-	}
+	by := ""
 	ports := p.cfg.CheckPorts && len(c.ports) > 0
 	switch {
 	case c.probe != nil:
-		var text string
-		run, text = p.method(c.probe, p.cfg.Addresses[0])
-		by = append(by, "probed as its group says, by "+text)
+		run, by = p.method(c.probe, p.cfg.Addresses[0])
+		by = "probed as its group says, by " + by
 	case ports:
-		by = append(by, portsText(c.ports)+" checked")
+		by = portsText(c.ports) + " checked"
 	}
-	p.setState(State{By: strings.Join(by, "; ")})
-	if p.once = nil; len(by) == 0 {
+	p.setState(State{By: by})
+	if p.once = nil; by == "" {
 		p.cfg.Log.Info("the application is not checked and counts as healthy: " +
 			"it has neither a probe nor ports that services select")
 		return
 	}
 	p.cfg.Log.Info("the application is checked", "how", by)
-	var inactive error // why the unit was inactive in systemd's last answer
-	answered := false
 	p.once = func(ctx context.Context) (states registry.PortStates, err error) {
 		if ports {
 			states, err = p.ports.check(ctx, c.ports)
 		}
 		if run != nil {
 			states, err = states.Without(registry.PortClosed), run(ctx) // the probe decides the health
-		}
-		if c.unit != "" {
-			if now, known := p.cfg.Unit(ctx, c.unit); known || !answered {
-				inactive, answered = now, known
-			}
-			err = errors.Join(inactive, err)
 		}
 		return states, err
 	}

@@ -47,7 +47,7 @@ func (c *cache) put(r *response, s *subscription) {
 		t = &cachedType{Resources: map[string]cached{}}
 		c.types[r.TypeUrl] = t
 	}
-	s.newEnvoy, t.All = false, s.all
+	t.All = s.all
 	for _, res := range r.Resources {
 		if s.wants(res.Name) {
 			t.Resources[res.Name] = cached{res.Version, resource.Encode(res)}

@@ -16,14 +16,11 @@ import (
 
 // Types of the control stream.
 const (
-	rootsType  = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
+	configType = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
 	probeType  = "type.googleapis.com/istio.networking.v1alpha3.ReadinessProbe"
 	namesType  = resource.NameTableType
 	healthType = "type.googleapis.com/istio.v1.HealthInformation"
 )
-
-// bypassedPorts is a key of the ProxyConfig's proxyMetadata. Its value is Status.Bypassed.
-const bypassedPorts = "ASHORE_BYPASSED_PORTS"
 
 // control runs the control stream of a link until one of them ends, and returns the reason. The link
 // is used from the first answer.
@@ -77,7 +74,7 @@ func (r *Relay) control(l *link) error {
 // table only: roots and probe are always sent, because the agent compares them with those in use.
 func (r *Relay) controlRequests() []*request {
 	all := []string{"*"}
-	out := []*request{{TypeUrl: rootsType, Node: r.cfg.Node, ResourceNamesSubscribe: all}}
+	out := []*request{{TypeUrl: configType, Node: r.cfg.Node, ResourceNamesSubscribe: all}}
 	if r.cfg.SetProbe != nil {
 		out = append(out, &request{TypeUrl: probeType, ResourceNamesSubscribe: all})
 	}
@@ -103,15 +100,8 @@ func (r *Relay) take(reply *response) *request {
 // apply passes the resources of a response to the Set functions.
 func (r *Relay) apply(reply *response) error {
 	switch reply.TypeUrl {
-	case rootsType:
-		pem, bypassed, err := readRoots(reply)
-		if err != nil || len(reply.Resources) == 0 {
-			return err
-		}
-		r.mu.Lock()
-		r.bypassed = bypassed
-		r.mu.Unlock()
-		return r.cfg.SetRoots(pem)
+	case configType:
+		return r.applyConfig(reply, r.cfg.SetRoots)
 	case probeType:
 		return r.applyProbe(reply)
 	case namesType:
@@ -125,17 +115,19 @@ func (r *Relay) apply(reply *response) error {
 	return fmt.Errorf("%s was not requested", reply.TypeUrl)
 }
 
-// readRoots reads the mesh's ProxyConfig.
-func readRoots(reply *response) (pem []string, bypassed string, err error) {
+// applyConfig passes on the mesh's ProxyConfig, of which there is one.
+func (r *Relay) applyConfig(reply *response, setRoots func(pem []string) error) error {
 	for _, it := range reply.Resources {
-		var m meshv1alpha1.ProxyConfig
-		if err := proto.Unmarshal(it.Resource.GetValue(), &m); err != nil {
-			return nil, "", fmt.Errorf("read the mesh's roots: %w", err)
+		m := &meshv1alpha1.ProxyConfig{}
+		if err := proto.Unmarshal(it.Resource.GetValue(), m); err != nil {
+			return fmt.Errorf("read the ProxyConfig: %w", err)
 		}
-		pem = append(pem, m.GetCaCertificatesPem()...)
-		bypassed = m.GetProxyMetadata()[bypassedPorts]
+		if err := setRoots(m.GetCaCertificatesPem()); err != nil {
+			return err
+		}
+		r.cfg.SetConfig(m)
 	}
-	return pem, bypassed, nil
+	return nil
 }
 
 // applyProbe passes on the probe of the workload's group. A response without one keeps the last
@@ -162,12 +154,12 @@ func (r *Relay) applyProbe(reply *response) error {
 // restoreControl applies what the cache file has, except roots: the identity on disk has newer
 // ones.
 func (r *Relay) restoreControl() {
-	for _, typeURL := range []string{rootsType, probeType, namesType} {
+	for _, typeURL := range []string{configType, probeType, namesType} {
 		cached, _, err := r.cache.reply(typeURL, everything)
 		switch {
 		case err != nil || len(cached.Resources) == 0:
-		case typeURL == rootsType:
-			_, r.bypassed, err = readRoots(cached)
+		case typeURL == configType:
+			err = r.applyConfig(cached, func([]string) error { return nil })
 		case typeURL == probeType && r.cfg.SetProbe == nil, typeURL == namesType && r.cfg.SetNames == nil:
 		default:
 			err = r.apply(cached)

@@ -162,6 +162,7 @@ func (u *user) latest() string {
 // use makes a relay's user of a config.
 func (u *user) use(c *Config) {
 	c.SetRoots = func(pem []string) error { return u.hear(fmt.Sprint("roots ", pem)) }
+	c.SetConfig = func(m *meshv1alpha1.ProxyConfig) { _ = u.hear(fmt.Sprint("metadata ", m.ProxyMetadata)) }
 	c.SetProbe = func(p *networkingv1.ReadinessProbe) error {
 		if p == nil {
 			return u.hear("no probe")
@@ -181,14 +182,14 @@ func wants(t *testing.T, what string, got func() string, want string) {
 	})
 }
 
-// Roots, probe and names reach the agent and are acknowledged, or rejected with the reason. After a
-// restart without a control plane, probe and names come from the cache. The names are claimed when
+// Roots, metadata, probe and names reach the agent and are acknowledged, or rejected with the
+// reason. After a restart without a control plane, all but roots come from the cache. The names are claimed when
 // a control plane is back.
 func TestControlStream(t *testing.T) {
 	t.Parallel()
 	p := startFakePlane(t, nil)
-	p.set(rootsType, &meshv1alpha1.ProxyConfig{CaCertificatesPem: []string{"a"},
-		ProxyMetadata: map[string]string{bypassedPorts: "80"}})
+	p.set(configType, &meshv1alpha1.ProxyConfig{CaCertificatesPem: []string{"a"},
+		ProxyMetadata: map[string]string{"a": "b"}})
 	p.set(probeType, &networkingv1.ReadinessProbe{PeriodSeconds: 3})
 	p.set(namesType, &networkingv1.ReadinessProbe{PeriodSeconds: 7}) // the relay does not read it
 	u := &user{}
@@ -196,15 +197,15 @@ func TestControlStream(t *testing.T) {
 	u.use(&c)
 	c.CacheFile = filepath.Join(t.TempDir(), "cache")
 	r := startRelay(t, c, "")
-	wants(t, "sent", u.latest, "roots [a]; probe 3; names 2")
+	wants(t, "sent", u.latest, "roots [a]; metadata map[a:b]; probe 3; names 2")
 	wants(t, "acknowledged", func() string { return fmt.Sprint(len(p.received("acknowledges"))) }, "3")
-	if s := r.Status(); s.Bypassed != "80" || s.Connected != p.address {
+	if s := r.Status(); s.Connected != p.address {
 		t.Errorf("status %+v", s)
 	}
 	u.mu.Lock()
 	u.err = errors.New("disk full")
 	u.mu.Unlock()
-	p.set(rootsType, &meshv1alpha1.ProxyConfig{CaCertificatesPem: []string{"b"}})
+	p.set(configType, &meshv1alpha1.ProxyConfig{CaCertificatesPem: []string{"b"}})
 	wants(t, "rejected", func() string { return fmt.Sprint(p.received("rejects")) },
 		"[1 ProxyConfig: rejects: disk full]")
 	u.mu.Lock()
@@ -219,7 +220,7 @@ func TestControlStream(t *testing.T) {
 	again.use(&c)
 	c.Addresses = []string{"127.0.0.1:1"}
 	r = startRelay(t, c, "")
-	wants(t, "from the cache", again.latest, "probe 3; names 2")
+	wants(t, "from the cache", again.latest, "metadata map[a:b]; probe 3; names 2")
 	if s := r.Status(); s.Confirmed.IsZero() {
 		t.Errorf("status %+v", s)
 	}

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/testlog"
@@ -178,7 +179,8 @@ func testConfig(t testing.TB, addresses ...string) Config {
 		Dial: func(ctx context.Context, address string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		},
-		SetRoots: func([]string) error { return nil },
+		SetRoots:  func([]string) error { return nil },
+		SetConfig: func(*meshv1alpha1.ProxyConfig) {},
 		// A server without roots does not answer a request for them. One for the probe it always
 		// does.
 		SetProbe: func(*networkingv1.ReadinessProbe) error { return nil },

@@ -15,12 +15,14 @@ import (
 	"github.com/hashicorp/go-hclog"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/task"
 )
 
-// Config is the configuration of a Relay. Node, Addresses, Dial, SetRoots and Log are required.
+// Config is the configuration of a Relay. Node, Addresses, Dial, SetRoots, SetConfig and Log are
+// required.
 type Config struct {
 	// Node introduces the agent on the control stream. Envoy introduces itself.
 	Node *corev3.Node
@@ -41,6 +43,8 @@ type Config struct {
 	// SetRoots receives the roots of the mesh in PEM, again with each connection. An error is a
 	// rejection.
 	SetRoots func(pem []string) error
+	// SetConfig receives the ProxyConfig of the workload, also that of the cache. It must not block.
+	SetConfig func(*meshv1alpha1.ProxyConfig)
 	// SetProbe receives the probe of the workload's group, even if it is unchanged. The probe is
 	// empty if the group has none, and nil if the control plane sends none. SetProbe must not
 	// block. An error is a rejection. Nil: the probe is not requested.
@@ -86,7 +90,6 @@ type Relay struct {
 	confirmed   time.Time // when a control plane last confirmed the cache, while there is no link; zero: never
 	fileRefused string    // why the file was not used
 	fileErr     string    // why the file cannot be written
-	bypassed    string    // see Status
 }
 
 // New makes a relay and reads the cache file. If the file cannot be used, Status says why.
@@ -219,8 +222,6 @@ type Status struct {
 	// Rejected are the resources that Envoy rejected, with its messages: "Listener web: …". There
 	// are at most maxRejected, with at most maxRejectedText bytes each.
 	Rejected []string `json:"rejected,omitempty"`
-	// Bypassed are the workload's ports whose connections bypass Envoy, "80, 81".
-	Bypassed string `json:"bypassed,omitempty"`
 }
 
 // Status returns the current state.
@@ -228,7 +229,7 @@ func (r *Relay) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := Status{Since: r.since, Problem: r.lastErr, Confirmed: r.lastConfirmed(), Rejected: r.rejected.list(),
-		CacheRefused: r.fileRefused, CacheError: r.fileErr, Bypassed: r.bypassed}
+		CacheRefused: r.fileRefused, CacheError: r.fileErr}
 	if r.link != nil {
 		s.Connected, s.Problem = r.link.address, ""
 	}

@@ -143,6 +143,7 @@ func (s *session) subscribe(r *request) (sub *subscription, first bool) {
 		if s.up != nil && s.newest() {
 			s.relay.cache.put(answered, sub)
 		}
+		sub.newEnvoy = false
 	}
 	return sub, first
 }

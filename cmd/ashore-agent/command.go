@@ -51,7 +51,8 @@ type program struct {
 // command is the program's command line.
 func (p *program) command() *cobra.Command {
 	root := group("ashore-agent", "Make a workload a member of the mesh and run its Envoy", long,
-		p.joinCommand(), p.runCommand(), p.statusCommand(), p.leaveCommand(), p.interceptCommand(), p.versionCommand())
+		p.joinCommand(), p.runCommand(), p.statusCommand(), p.logCommand(), p.proxyLogCommand(), p.leaveCommand(),
+		p.interceptCommand(), p.versionCommand())
 	root.Version = build.Read().String()
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")

@@ -99,6 +99,15 @@ func (f *fake) Restore(ctx context.Context, r admin.RevokeRequest) (admin.Revoke
 }
 
 func (*fake) Explain(_ context.Context, r admin.ExplainRequest) (admin.Explanation, error) {
+	part := admin.ExplainPart{At: []string{"shop/db-1:" + strings.TrimPrefix(r.To, "db.service.consul:")}, Verdict: "denied"}
+	switch {
+	case r.To == "db.service.consul:80" && r.From == "spiffe://td/ns/shop/sa/web" && r.Method == "POST" && r.Path == "/items":
+		part.Reason = "rule 0 denies it"
+		return admin.Explanation{Verdict: "denied", Parts: []admin.ExplainPart{part}}, nil
+	case r.To == "db.service.consul:81" && r.From == "anonymous":
+		part.Reason, part.Closed = "shop/strict is STRICT", true
+		return admin.Explanation{Verdict: "denied", Parts: []admin.ExplainPart{part}}, nil
+	}
 	return admin.Explanation{From: r.From, Verdict: "denied", Notes: []string{"Mutual TLS is STRICT."},
 		Parts: []admin.ExplainPart{{At: []string{r.To}, Call: "GET /x", Verdict: "denied",
 			Reason: strings.TrimSpace(fmt.Sprintf("port %d %s %s %s", r.Port, r.Method, r.Path, r.Host)), Steps: []admin.ExplainStep{{Policy: "AuthorizationPolicy shop/no", Action: "DENY", Matched: true, Rule: 0,

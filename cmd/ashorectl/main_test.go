@@ -120,6 +120,8 @@ func (f *fake) routes() []admin.Route {
 		admin.Handle(admin.CallRevoke, admin.Operator, f.Revoke),
 		admin.Handle(admin.CallRestore, admin.Operator, f.Restore),
 		admin.Handle(admin.CallServices, admin.Viewer, f.Services),
+		admin.Handle(admin.CallRoute, admin.Operator, f.Route),
+		admin.Handle(admin.CallLogLevel, admin.Operator, f.LogLevel),
 		admin.Handle(admin.CallAudit, admin.Operator, f.Tail),
 	}
 }
@@ -258,6 +260,11 @@ func TestMistakes(t *testing.T) {
 		want string
 	}{
 		{"frobnicate", 2, `unknown command "frobnicate"`},
+		{"problem", 2, `unknown command "problem" for "ashorectl": did you mean "problems"?`},
+		{"ca shw", 2, `unknown command "shw" for "ashorectl ca": did you mean "show"?`},
+		{"diff -f a.yaml", 2, `"apply -f FILE --dry-run" shows what a file would change`},
+		{"explain request web-1.shop x:y", 2, "x:y: want HOST or HOST:PORT"},
+		{"explain request web-1.shop x --path y", 2, "--path y: want a path that begins with /"},
 		{"ca frobnicate", 2, `unknown command "frobnicate" for "ashorectl ca"`},
 		{"completion foo", 2, `unknown command "foo" for "ashorectl completion"`},
 		{"status --frob", 2, "unknown flag: --frob"},

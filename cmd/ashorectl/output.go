@@ -17,31 +17,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// format is the value of the flag --output.
-type format string
-
+// The values of the flag --output.
 const (
-	tableFormat format = "table"
-	wideFormat  format = "wide" // a table with more columns
-	jsonFormat  format = "json"
-	yamlFormat  format = "yaml"
-	nameFormat  format = "name"
+	tableFormat = "table"
+	wideFormat  = "wide" // a table with more columns
+	jsonFormat  = "json"
+	yamlFormat  = "yaml"
+	nameFormat  = "name"
 )
 
-func formats() []string { return []string{"table", "wide", "json", "yaml", "name"} }
-
-// String, Set and Type implement pflag.Value.
-func (f *format) String() string { return string(*f) }
-
-func (f *format) Set(s string) error {
-	if !slices.Contains(formats(), s) {
-		return errors.New("want table, wide, json, yaml or name")
-	}
-	*f = format(s)
-	return nil
-}
-
-func (f *format) Type() string { return "format" }
+func formats() []string { return []string{tableFormat, wideFormat, jsonFormat, yamlFormat, nameFormat} }
 
 // print prints v as JSON or YAML, or else text.
 func (t *tool) print(cmd *cobra.Command, v any, text string) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,11 +17,11 @@ import (
 type tool struct {
 	socket  string
 	timeout time.Duration
-	output  format
+	output  string
 }
 
 func newRoot() *cobra.Command {
-	t := &tool{output: tableFormat}
+	t := &tool{}
 	root := &cobra.Command{
 		Use:   "ashorectl",
 		Short: "Operate an Ashore mesh: inspect ashored, write configuration, let machines join",
@@ -35,17 +36,25 @@ func newRoot() *cobra.Command {
 	root.PersistentFlags().StringVar(&t.socket, "socket", "",
 		"admin socket of ashored (default: of a development run in this folder or above, else "+defaultSocket+")")
 	root.PersistentFlags().DurationVar(&t.timeout, "timeout", time.Minute, "how long to wait for ashored; 0: no limit")
-	root.PersistentFlags().VarP(&t.output, "output", "o", "table, json or yaml; \"get\" has wide and name, too")
-	root.SetFlagErrorFunc(usage)
+	root.PersistentFlags().StringVarP(&t.output, "output", "o", tableFormat,
+		"table, json or yaml; \"get\" has wide and name, too")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
+			return unknownCommand(cmd, args[0]) // whose flags are not known
+		}
+		return usage(cmd, err)
+	})
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	must(root.RegisterFlagCompletionFunc("output", words(formats()...)))
 	must(root.MarkPersistentFlagFilename("socket", "sock"))
 	addGroup(root, "inspect", "Inspect:", t.statusCommand(), t.proxyStatusCommand(), t.proxyConfigCommand(),
-		t.sourcesCommand(), t.problemsCommand(), t.getCommand(), t.describeCommand(), t.authzCommand(), t.auditCommand())
+		t.sourcesCommand(), t.problemsCommand(), t.getCommand(), t.describeCommand(), t.explainGroup(), t.topCommand(), t.authzCommand(),
+		t.auditCommand())
 	addGroup(root, "configure", "Configure:", t.validateCommand(), t.analyzeCommand(), t.applyCommand(),
 		t.deleteCommand(), t.historyCommand(), t.rollbackCommand(), t.vipCommand())
 	addGroup(root, "identity", "Identity:", t.joinTokenCommand(), t.workloadCommand(), t.caCommand())
+	addGroup(root, "control", "Control plane:", t.adminCommand())
 	addGroup(root, "help", "Help:", t.versionCommand())
 	root.SetHelpCommandGroupID("help")
 	root.SetCompletionCommandGroupID("help")
@@ -58,6 +67,8 @@ func (t *tool) checkFlags(cmd *cobra.Command, _ []string) error {
 	switch {
 	case t.timeout < 0:
 		return usage(cmd, fmt.Errorf("--timeout %s: want 0 or more", t.timeout))
+	case !slices.Contains(formats(), t.output):
+		return usage(cmd, fmt.Errorf("-o %s: want table, wide, json, yaml or name", t.output))
 	case (t.output == wideFormat || t.output == nameFormat) && cmd.Name() != "get":
 		return usage(cmd, fmt.Errorf("-o %s is for \"get\": want table, json or yaml", t.output))
 	}
@@ -73,18 +84,18 @@ func addGroup(root *cobra.Command, id, title string, commands ...*cobra.Command)
 	}
 }
 
-// group returns a command that only has subcommands. Its help has the first example of each, or all
-// of a single one.
+// group returns a command that only has subcommands. Its help has three examples or more: the first
+// of each subcommand, and more of the last one if needed.
 func group(name, short string, commands ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: name, Short: short, Example: commands[0].Example}
-	if len(commands) > 1 {
-		var examples []string
-		for _, c := range commands {
-			first, _, _ := strings.Cut(c.Example, "\n")
-			examples = append(examples, first)
+	var examples []string
+	for i, c := range commands {
+		n := 1
+		if i == len(commands)-1 {
+			n = max(n, 4-len(commands))
 		}
-		cmd.Example = strings.Join(examples, "\n")
+		examples = append(examples, strings.Split(c.Example, "\n")[:n]...)
 	}
+	cmd := &cobra.Command{Use: name, Short: short, Example: strings.Join(examples, "\n")}
 	cmd.AddCommand(commands...)
 	return cmd
 }
@@ -103,11 +114,28 @@ func checkArguments(cmd *cobra.Command) {
 		check = cobra.NoArgs
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return usage(cmd, fmt.Errorf("%w: want %s", err, cmd.UseLine()))
+		err := check(cmd, args)
+		switch {
+		case err == nil:
+			return nil
+		case cmd.HasSubCommands():
+			return unknownCommand(cmd, args[0])
 		}
-		return nil
+		return usage(cmd, fmt.Errorf("%w: want %s", err, cmd.UseLine()))
 	}
+}
+
+// unknownCommand is the error of an unknown subcommand of cmd. It names similar ones.
+func unknownCommand(cmd *cobra.Command, name string) error {
+	text := fmt.Sprintf("unknown command %q for %q", name, cmd.CommandPath())
+	cmd.SuggestionsMinimumDistance = 2
+	if similar := cmd.SuggestionsFor(name); len(similar) > 0 {
+		text += `: did you mean "` + strings.Join(similar, `" or "`) + `"?`
+	}
+	if name == "diff" {
+		text += `: "apply -f FILE --dry-run" shows what a file would change, "history --diff" what was changed`
+	}
+	return usage(cmd, errors.New(text))
 }
 
 // usageError is an invalid command line.

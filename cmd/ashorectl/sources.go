@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -72,6 +73,9 @@ func sourceState(s feed.SourceStatus) (state, reason string) {
 	case s.Reading > 0:
 		return "reading, " + count(s.Reading, "file"), "its files are being read"
 	case s.Error != "":
+		if time.Since(s.ErrorSince) < time.Second {
+			return "down", s.Error
+		}
 		return "down", fmt.Sprintf("%s, for %s", s.Error, age(s.ErrorSince))
 	case !s.Synced && s.Items == 0:
 		return "not read", "it has not been read yet"

@@ -34,7 +34,7 @@ func TestMetricsDoc(t *testing.T) {
 			t.Errorf("docs/metrics.md does not have %s", name)
 		}
 	}
-	code := sources(t, "../../ca", "../../xds", "../../internal/audit", "../../webhook", "../../internal/server")
+	code := sources(t, "../../ca", "../../xds", "../../internal/audit", "../../webhook", "../../internal/server", "../../agent")
 	for _, name := range documented {
 		if !strings.Contains(text, "# TYPE "+name+" ") && !strings.Contains(code, `"`+name+`"`) {
 			t.Errorf("docs/metrics.md has %s, which there is not", name)
@@ -80,11 +80,13 @@ func sources(t *testing.T, dirs ...string) string {
 	return out.String()
 }
 
-// The metrics of the authority say what was made and what is in force.
+// The metrics of the authority say what was made and what is in force. Counters exist from the start.
 func TestAuthorityMetrics(t *testing.T) {
 	t.Parallel()
 	text := joinedMetrics(t)
-	for _, want := range []string{`ashore_workloads{state="valid"} 1`, "ashore_revocations_pending 0", "ashore_jwks_failing 0"} {
+	for _, want := range []string{`ashore_workloads{state="valid"} 1`, "ashore_revocations_pending 0", "ashore_jwks_failing 0",
+		`ashore_ca_issued_total{how="token"} 1`, `ashore_ca_issued_total{how="jwt"} 0`, `pilot_total_xds_rejects{type="cds"} 0`,
+		`pilot_xds_refused_streams{reason="too many streams"} 0`, `pilot_push_triggers{type="global"} 1`} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("no %s", want)
 		}

@@ -73,6 +73,7 @@ func testHistory(t *testing.T, s config.Store) {
 		"one object":    {config.Query{Key: Key("b")}, []string{"many: b >b.test"}},
 		"none":          {config.Query{Limit: -1}, nil},
 		"a limit":       {config.Query{Limit: 2}, want[:2]},
+		"one byte":      {config.Query{Bytes: 1}, want[:1]},
 		"of one object": {config.Query{Key: Key("a"), Limit: 1}, []string{"remover: a two.test>"}},
 		"after":         {config.Query{After: revision}, want[:1]},
 		"after the end": {config.Query{After: all.Latest}, nil},

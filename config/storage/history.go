@@ -58,6 +58,7 @@ func (h *Historian) Past(ctx context.Context, writes iter.Seq2[PastKey, []byte])
 		return past, nil
 	}
 	h.now = map[config.Key][]byte{}
+	bytes := 0 // of the writes that were added
 	for k, write := range writes {
 		if err := ctx.Err(); err != nil {
 			return past, err
@@ -67,7 +68,8 @@ func (h *Historian) Past(ctx context.Context, writes iter.Seq2[PastKey, []byte])
 		}
 		number, n := Revision(k.Revision), len(h.revisions)
 		if n == 0 || h.revisions[n-1].Number != number {
-			if k.Revision <= after || n > 0 && n == h.Query.Limit {
+			full := n == h.Query.Limit || h.Query.Bytes > 0 && bytes > h.Query.Bytes
+			if k.Revision <= after || n > 0 && full {
 				break
 			}
 			h.revisions = append(h.revisions, config.Revision{Number: number})
@@ -75,6 +77,7 @@ func (h *Historian) Past(ctx context.Context, writes iter.Seq2[PastKey, []byte])
 		if err := h.add(&h.revisions[len(h.revisions)-1], k.Key, write); err != nil {
 			return past, fmt.Errorf("revision %s of %s: %w", number, k.Key, err)
 		}
+		bytes += len(write)
 	}
 	for _, r := range h.revisions {
 		slices.Reverse(r.Writes)

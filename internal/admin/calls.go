@@ -20,6 +20,8 @@ const (
 	CallServices           Call[ServiceQuery, []Service]           = "services"
 	CallDump               Call[DumpRequest, Dump]                 = "dump"
 	CallExplain            Call[ExplainRequest, Explanation]       = "authz/explain"
+	CallRoute              Call[RequestQuery, RoutedRequest]       = "route"
+	CallLogLevel           Call[LogLevel, LogLevel]                = "log/level"
 	CallAudit              Call[AuditQuery, []audit.Event]         = "audit"
 	CallAcceptRemovals     Call[AcceptRequest, Accepted]           = "sources/accept-removals"
 	CallReleaseVIPs        Call[None, ReleasedVIPs]                = "vips/release"

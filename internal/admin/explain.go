@@ -43,6 +43,8 @@ type ExplainPart struct {
 	Verdict string `json:"verdict"`
 	// Reason is why, in a sentence.
 	Reason string `json:"reason"`
+	// Closed means that the connection is closed before there is a request.
+	Closed bool `json:"closed,omitempty"`
 	// Steps are the policies that were looked at, in the order in which they decide.
 	Steps []ExplainStep `json:"steps"`
 }

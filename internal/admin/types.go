@@ -22,6 +22,8 @@ type Status struct {
 	Config  ConfigStatus        `json:"config"`
 	Sources []feed.SourceStatus `json:"sources"`
 	Proxies []ProxyStatus       `json:"proxies"`
+	// Prometheus is the URL of the one that scrapes the mesh; empty: it is not known.
+	Prometheus string `json:"prometheus,omitempty"`
 }
 
 // ConfigStatus counts what is in use.

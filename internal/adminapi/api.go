@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/ashore-mesh/ashore/ca"
@@ -24,6 +25,7 @@ import (
 type API struct {
 	Started  time.Time
 	Settings settings.Config
+	Log      hclog.Logger            // of all parts of the program
 	More     []func() []feed.Problem // problems of other parts
 	// Published returns the context that proxies are served from; nil before the first one.
 	Published func() *push.Context
@@ -44,13 +46,10 @@ type API struct {
 	Store   config.Store
 	Records record.Store
 
-	Manager     *ca.Manager // nil: there is no certificate authority, and the fields below are not set
-	Ledger      *ca.Ledger
-	TrustDomain string
+	Manager *ca.Manager // nil: there is no certificate authority, and the fields below are not set
+	Ledger  *ca.Ledger
 	// Workloads returns the workloads that joined.
 	Workloads func(context.Context) ([]ca.Workload, error)
-	// Group returns the namespace and service account of a WorkloadGroup. Errors: ca.ErrNoGroup.
-	Group func(ctx context.Context, group string) (namespace, account string, err error)
 	// Revoked returns why an identity or a certificate is revoked, or nil.
 	Revoked func(id spiffe.ID, fingerprint string) error
 	// Addresses are where agents reach this replica, and Notes what an operator should know of them.
@@ -91,6 +90,8 @@ func (a *API) Routes() []admin.Route {
 		admin.Handle(admin.CallObjects, admin.Viewer, a.Objects),
 		admin.Handle(admin.CallServices, admin.Viewer, a.Services),
 		admin.Handle(admin.CallExplain, admin.Viewer, a.Explain),
+		admin.Handle(admin.CallRoute, admin.Operator, a.RouteRequest),
+		admin.Handle(admin.CallLogLevel, admin.Operator, a.SetLogLevel),
 		admin.Handle(admin.CallDump, admin.Operator, a.Dump),
 		admin.Handle(admin.CallAudit, admin.Operator, a.ReadAudit),
 		admin.Handle(admin.CallAcceptRemovals, admin.Operator, a.AcceptRemovals),

@@ -11,7 +11,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/settings"
-	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds"
 )
@@ -57,7 +56,7 @@ func (a *API) CreateToken(ctx context.Context, r admin.TokenRequest) (admin.Toke
 	if err != nil {
 		return admin.Token{}, withKind(err)
 	}
-	return admin.Token{ID: t.ID, Group: t.Group, Identity: a.identityOf(ctx, t.Group), Expires: t.Expires,
+	return admin.Token{ID: t.ID, Group: t.Group, Identity: t.Identity, Expires: t.Expires,
 		Token: text, Notes: a.Notes,
 		Join: []string{"ashore-agent", "join", "--control-plane", strings.Join(a.controlPlanes(), ","),
 			"--ca-hash", ca.RootID(a.Manager.Signer().Root), "--group", t.Group}}, nil
@@ -73,16 +72,6 @@ func (a *API) controlPlanes() []string {
 		}
 	}
 	return out
-}
-
-// identityOf returns the identity of the members of a group; empty if it is not known.
-func (a *API) identityOf(ctx context.Context, group string) string {
-	namespace, account, err := a.Group(ctx, group)
-	id, idErr := spiffe.New(a.TrustDomain, namespace, account)
-	if err != nil || idErr != nil {
-		return ""
-	}
-	return id.String()
 }
 
 // ListTokens returns the join tokens.

@@ -84,8 +84,13 @@ func (a *API) file(source, file string) string {
 	return filepath.Join(folder, file)
 }
 
-// Problems returns all problems: those of the settings, of the sources, then of other parts.
+// Problems returns all problems, and what proxies rejected.
 func (a *API) Problems(context.Context, admin.None) ([]feed.Problem, error) {
+	return append(a.problems(), a.rejected()...), nil
+}
+
+// problems returns those of the settings, of the sources, then of other parts.
+func (a *API) problems() []feed.Problem {
 	out := append([]feed.Problem{}, a.Settings.Warnings...)
 	problems, err := a.SourceProblems()
 	if err != nil {
@@ -99,7 +104,7 @@ func (a *API) Problems(context.Context, admin.None) ([]feed.Problem, error) {
 	for i := range out {
 		out[i].File = a.file(out[i].Source, out[i].File)
 	}
-	return out, nil
+	return out
 }
 
 // Waiting names what serving waits for; empty when proxies are served.
@@ -131,13 +136,13 @@ func (a *API) Status(context.Context, admin.None) (admin.Status, error) {
 func (a *API) Summary() admin.Status {
 	st := a.state()
 	s := admin.Status{Version: build.Read(), Started: a.Started, Waiting: a.Waiting(), Sources: st.Sources,
-		Config: counts(a.Published())}
+		Config: counts(a.Published()), Prometheus: a.Settings.Metrics.Prometheus}
 	s.Ready = len(s.Waiting) == 0
 	for i := range s.Sources {
 		s.Sources[i].Folder = a.folder(s.Sources[i].Name)
 	}
 	s.Config.Contexts, s.Config.Conflicts = st.Builds, st.Conflicts
-	problems, _ := a.Problems(context.Background(), admin.None{}) // there is no error
+	problems := a.problems()
 	s.Config.Errors = feed.Errors(problems)
 	s.Config.Warnings = len(problems) - s.Config.Errors
 	return s

@@ -11,6 +11,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/authz"
 )
 
@@ -33,6 +34,16 @@ func (a *API) Explain(ctx context.Context, r admin.ExplainRequest) (admin.Explan
 	found := a.judge(c, r.To, !http, authz.Request{From: from, Revoked: revoked, Port: uint32(r.Port),
 		Method: strings.ToUpper(cmp.Or(r.Method, "GET")), Path: cmp.Or(r.Path, "/"), Host: r.Host})
 	found = slices.DeleteFunc(found, func(f authz.Explained) bool { return http && f.Request.TCP })
+	host, _ := authz.SplitPort(r.To)
+	for key := range c.Inputs().Services.From(registry.Key{Host: host}) {
+		if len(found) > 0 || key.Host != host {
+			break
+		}
+		if c.Inputs().Endpoints.At(key).Len() == 0 {
+			return admin.Explanation{}, admin.NewError(admin.ErrNotFound, "the service %s has no endpoints, so there is no "+
+				"proxy whose policies could decide: \"ashorectl get services %s -o wide\" shows where it is defined", host, host)
+		}
+	}
 	if len(found) == 0 {
 		return admin.Explanation{}, admin.NewError(admin.ErrNotFound, "nothing is known of %q with that port and protocol: "+
 			"write the host of a service (web.example:80), a workload (shop/web), its address, or the ID of a proxy; a "+
@@ -119,7 +130,7 @@ func explanation(from spiffe.ID, found []authz.Explained) admin.Explanation {
 // explainPart is the result at one port of a workload.
 func explainPart(f authz.Explained) admin.ExplainPart {
 	out := admin.ExplainPart{At: []string{place(f)}, Call: "a connection", Verdict: string(f.Verdict), Reason: f.Reason,
-		Steps: []admin.ExplainStep{}}
+		Closed: f.Closed, Steps: []admin.ExplainStep{}}
 	if !f.Request.TCP {
 		out.Call = f.Request.Method + " " + f.Request.Host + f.Request.Path
 	}

@@ -22,19 +22,26 @@ func (a *API) elsewhere(key config.Key) string {
 	if _, active := a.Settings.Source(a.Store.Name()); !active {
 		return "nothing of the store is active: add {kind: store} to the setting sources"
 	}
+	if place := a.definedAt(key); place != "" {
+		return place + " defines it too: the first of the two in the setting sources is active"
+	}
+	return ""
+}
+
+// definedAt says where an active object is defined outside the store; empty: it is not.
+func (a *API) definedAt(key config.Key) string {
 	c := a.Published()
 	if c == nil {
 		return ""
 	}
 	o := c.Inputs().Objects.At(key)
-	if o == nil || o.Origin.Source == a.Store.Name() {
+	switch {
+	case o == nil || o.Origin.Source == a.Store.Name():
 		return ""
+	case o.Origin.File != "":
+		return fmt.Sprintf("%s:%d", o.Origin.File, o.Origin.Line)
 	}
-	place := o.Origin.Source
-	if o.Origin.File != "" {
-		place = fmt.Sprintf("%s:%d", o.Origin.File, o.Origin.Line)
-	}
-	return place + " defines it too: the first of the two in the setting sources is active"
+	return o.Origin.Source
 }
 
 // keyOf is the object that is meant by a name. Errors: admin.ErrInvalid.

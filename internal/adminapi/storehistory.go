@@ -13,9 +13,9 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 )
 
-// maxDifferences is how many revisions one answer shows with their differences: both sides of all
-// changes are in memory.
-const maxDifferences = 20
+// maxDifferences is how many revisions one answer shows with their differences, and
+// maxDifferenceBytes limits their objects: both sides of all changes are in memory.
+const maxDifferences, maxDifferenceBytes = 20, 4 << 20
 
 // written is what a plan did, or would do. Differences take a while: they end with ctx.
 func written(ctx context.Context, p *storePlan, preview bool) (admin.Written, error) {
@@ -33,13 +33,17 @@ func written(ctx context.Context, p *storePlan, preview bool) (admin.Written, er
 	return out, nil
 }
 
-// History returns past writes, the latest first. With differences there are at most maxDifferences.
+// History returns past writes, the latest first. With differences, maxDifferences and
+// maxDifferenceBytes limit them.
 // Errors: admin.ErrInvalid, admin.ErrNotFound.
 func (a *API) History(ctx context.Context, r admin.HistoryRequest) (admin.StoreHistory, error) {
 	out := admin.StoreHistory{Revisions: []admin.StoreRevision{}}
 	q := config.Query{Limit: max(r.Limit, 0), Bare: !r.Differences}
-	if r.Differences && (q.Limit == 0 || q.Limit > maxDifferences) {
-		q.Limit = maxDifferences
+	if r.Differences {
+		q.Bytes = maxDifferenceBytes
+		if q.Limit == 0 || q.Limit > maxDifferences {
+			q.Limit = maxDifferences
+		}
 	}
 	if r.Ref != nil {
 		var err error

@@ -208,8 +208,12 @@ func (a *API) planDelete(p *storePlan, have map[config.Key]*config.Object) error
 	slices.SortFunc(keys, config.Key.Compare)
 	for _, key := range slices.Compact(keys) {
 		if have[key] == nil && !p.MissingOK {
-			return admin.NewError(admin.ErrNotFound, "nothing was deleted: the store has no %s, and --ignore-not-found is "+
-				"not set. %s", key, a.elsewhere(key))
+			if place := a.definedAt(key); place != "" {
+				return admin.NewError(admin.ErrNotFound, "nothing was deleted: %s is not in the store. %s defines it: delete it "+
+					"there", key, place)
+			}
+			return admin.NewError(admin.ErrNotFound, "nothing was deleted: the store has no %s (--ignore-not-found deletes "+
+				"the others)", key)
 		}
 		p.add(key, have[key], nil)
 	}

@@ -35,10 +35,7 @@ type identity struct {
 	peers       *ca.PeerVerifier
 	issuer      *ca.Server
 	jwt         *ca.JWTAttestor
-	domain      string // the trust domain
 	connections ca.Connections
-	// group returns the namespace and service account of a WorkloadGroup.
-	group func(ctx context.Context, group string) (namespace, account string, err error)
 }
 
 // newIdentity finds the certificate authority, or creates one. The xDS server is built after it:
@@ -48,22 +45,20 @@ func (s *Server) newIdentity(ctx context.Context, reach reach, rt *shared.Runtim
 	if !cfg.Secure() {
 		return nil, nil
 	}
-	log, records := s.log.Named("ca"), s.store.Records()
-	id := &identity{domain: cfg.MeshConfig.Config.GetTrustDomain(),
-		connections: ca.BoundConnections(cfg.CA.Validity), group: groups(s.published.Load)}
+	log, records, domain := s.log.Named("ca"), s.store.Records(), cfg.MeshConfig.Config.GetTrustDomain()
+	id := &identity{connections: ca.BoundConnections(cfg.CA.Validity)}
 	var err error
 	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: records, Dir: authorityFolder(cfg),
-		TrustDomain: id.domain, Aliases: cfg.MeshConfig.Config.GetTrustDomainAliases(), Groups: id.group,
+		TrustDomain: domain, Aliases: cfg.MeshConfig.Config.GetTrustDomainAliases(), Groups: groups(s.published.Load),
 		Grace: cfg.CA.Grace, Connections: id.connections, Replaced: s.replaced, Audit: s.audit.Record, Log: log})
 	if err != nil {
-		return nil, fmt.Errorf("ledger of workloads: %w", err)
+		return nil, fmt.Errorf("tokens, workloads and revocations: %w", err)
 	}
 	c := ca.ManagerConfig{
-		Dir: authorityFolder(cfg), Plugged: cfg.CA.Plugged, TrustDomain: id.domain,
+		Dir: authorityFolder(cfg), Plugged: cfg.CA.Plugged, TrustDomain: domain,
 		Names: serverNames(cfg, reach.addresses), Records: records, ReplicaToken: cfg.CA.ReplicaToken,
 		Replicas: otherReplicas(cfg, rt), Audit: s.audit.Record, Log: log,
-		Facts:    id.ledger.Facts,
-		Existing: !cfg.Development,
+		Dependents: id.ledger.Dependents, Existing: !cfg.Development,
 	}
 	if cfg.Store.Shared() {
 		c.Address = reach.own
@@ -80,7 +75,7 @@ func (s *Server) newIdentity(ctx context.Context, reach reach, rt *shared.Runtim
 		Validity: cfg.CA.Validity, Ledger: id.ledger, PeerName: peerNames(s.published.Load), Peers: id.peers, JWT: id.jwt,
 		Replicas: id.manager, Audit: s.audit.Record, Log: log, Registerer: s.registry})
 	s.run("certificate authority", id.manager.Run)
-	s.run("ledger of workloads", id.ledger.Run)
+	s.run("index of workloads", id.ledger.Run)
 	s.run("issuers of tokens", id.jwt.Run)
 	return id, nil
 }

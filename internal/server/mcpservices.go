@@ -61,15 +61,11 @@ func (s *synthesis) made(k registry.Key, from registry.Instances) synthetic {
 	}
 	o := entry.Synthetic(from)
 	problems, ok := config.Accept(o)
-	switch {
-	case !ok:
+	if !ok {
 		i := slices.IndexFunc(problems, feed.Problem.IsError)
 		s.log.Warn("a service of a registry is not served to other control planes: its ServiceEntry is invalid",
 			"host", k.Host, "problem", problems[i].String())
 		return synthetic{from: from}
-	case last.object != nil && last.object.Hash == o.Hash:
-		return synthetic{from: from, object: last.object}
-	default:
-		return synthetic{from: from, object: o}
 	}
+	return synthetic{from: from, object: o}
 }

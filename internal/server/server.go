@@ -189,13 +189,13 @@ func (s *Server) build(ctx context.Context) error {
 func (s *Server) serveOperators(id *identity, reach reach, workloads *shared.Runtime, deriver *entry.Deriver) {
 	log := s.log.Named("admin")
 	s.api = &adminapi.API{Started: time.Now(), Settings: s.cfg, Published: s.published.Load, Record: s.audit.Record,
-		AuditTail: s.audit.Tail, Connected: s.proxies.Proxies,
+		AuditTail: s.audit.Tail, Connected: s.proxies.Proxies, Log: s.log,
 		Resources: s.proxies.Dump, Assembler: s.assembler, Entries: deriver.Entries,
 		Derived: deriver.Name(), Store: s.store, Records: s.store.Records(), Addresses: reach.addresses,
 		Notes: reach.notes, OtherAddresses: workloads.Advertised}
 	if id != nil {
-		s.api.Manager, s.api.Ledger, s.api.TrustDomain = id.manager, id.ledger, id.domain
-		s.api.Group, s.api.Revoked, s.api.Workloads = id.group, id.revoked, id.ledger.Workloads
+		s.api.Manager, s.api.Ledger = id.manager, id.ledger
+		s.api.Revoked, s.api.Workloads = id.revoked, id.ledger.Workloads
 		health := newAuthorityHealth(s.api, id.jwt)
 		s.report(health.problems)
 		s.run("certificate authority health", health.run)
@@ -206,8 +206,9 @@ func (s *Server) serveOperators(id *identity, reach reach, workloads *shared.Run
 		return admin.Serve(ctx, admin.Config{Listener: s.listeners.admin, Routes: s.api.Routes(), Record: s.audit.Record,
 			Log: log, Role: s.cfg.Access.Role})
 	})
-	site := &web{listener: s.listeners.metrics, gatherer: s.registry, waiting: s.api.Waiting,
-		log: s.log.Named("metrics")}
+	site := &web{listener: s.listeners.metrics, gatherer: s.registry, waiting: s.api.Waiting, log: s.log.Named("metrics")}
+	site.targets = &discovery{tokenFile: s.cfg.Metrics.TargetsTokenFile, cluster: s.cfg.MeshConfig.Cluster(),
+		proxies: s.proxies.Proxies, log: site.log}
 	s.run("metrics", site.run)
 	s.collect(summaryMetrics(s.api.Summary))
 }
@@ -216,7 +217,9 @@ func (s *Server) serveOperators(id *identity, reach reach, workloads *shared.Run
 func (s *Server) publisher(analysis *analyze.Background) func(*push.Context, push.Changes) {
 	log := s.log.Named("push")
 	written := &adminapi.ConfigAudit{Record: s.audit.Record}
+	count := countTriggers(s.registry)
 	return func(c *push.Context, changes push.Changes) {
+		count(changes)
 		s.proxies.Publish(c, changes.Since)
 		first := s.published.Swap(c) == nil
 		analysis.Publish(c)

@@ -57,7 +57,7 @@ func (t *trust) read() *push.Trust {
 	t.proxies.Recheck()
 	b := t.manager.Bundle()
 	out := &push.Trust{ID: b.ID, Identities: known.Identities, Certificates: known.Certificates,
-		Connections: push.ConnectionBounds{Age: t.connections.Age, Idle: t.connections.Idle}}
+		Connections: push.ConnectionBounds(t.connections)}
 	for _, r := range b.Roots {
 		out.Roots = append(out.Roots, string(ca.EncodeCertificates(r)))
 	}

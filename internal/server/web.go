@@ -15,13 +15,14 @@ import (
 	"github.com/ashore-mesh/ashore/internal/httpserver"
 )
 
-// web serves what machines ask over HTTP: metrics, health and readiness. Nothing in it is
-// secret.
+// web serves what machines ask over HTTP: metrics, health, readiness and targets. Nothing but the
+// targets is secret.
 type web struct {
 	listener net.Listener
 	gatherer prometheus.Gatherer
 	// waiting names what proxies still wait for; empty when they are served.
 	waiting func() []string
+	targets http.Handler
 	log     hclog.Logger
 }
 
@@ -46,6 +47,7 @@ func (w *web) routes() http.Handler {
 		MaxRequestsInFlight: 4,
 		Timeout:             20 * time.Second,
 	}))
+	mux.Handle("GET /prometheus/targets", w.targets)
 	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, _ *http.Request) { w.text(rw, http.StatusOK, "alive") })
 	mux.HandleFunc("GET /ready", func(rw http.ResponseWriter, _ *http.Request) {
 		if waiting := w.waiting(); len(waiting) > 0 {

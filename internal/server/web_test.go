@@ -35,7 +35,7 @@ func sampleRegistry() *prometheus.Registry {
 // Metrics have Istio's names where it has one.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	w := &web{gatherer: sampleRegistry(), log: testlog.New(t)}
+	w := &web{gatherer: sampleRegistry(), targets: &discovery{}, log: testlog.New(t)}
 	rec := httptest.NewRecorder()
 	w.routes().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	lines := strings.Split(rec.Body.String(), "\n")
@@ -72,7 +72,8 @@ func TestMetrics(t *testing.T) {
 func TestWeb(t *testing.T) {
 	t.Parallel()
 	waiting := []string{"file:/etc/ashore"}
-	w := &web{gatherer: sampleRegistry(), waiting: func() []string { return waiting }, log: testlog.New(t)}
+	w := &web{gatherer: sampleRegistry(), waiting: func() []string { return waiting },
+		targets: &discovery{}, log: testlog.New(t)}
 	srv := httptest.NewServer(w.routes())
 	defer srv.Close()
 	check := func(path string, code int, want string) {
@@ -92,6 +93,7 @@ func TestWeb(t *testing.T) {
 	waiting = nil
 	check("/ready", http.StatusOK, "ready")
 	check("/metrics", http.StatusOK, "pilot_services 5")
+	check("/prometheus/targets", http.StatusNotFound, "set metrics.targetsTokenFile")
 	check("/nothing", http.StatusNotFound, "")
 }
 

@@ -13,7 +13,7 @@ import (
 func (s *Server) newRuntime(ctx context.Context, reach reach) (*shared.Runtime, error) {
 	cfg := &s.cfg
 	c := shared.Config{Records: s.store.Records(), SingleReplica: !cfg.Store.Shared(), Replica: settings.MachineName(),
-		RestartGrace: cfg.Workloads.RestartGrace, Log: s.log.Named("workloads")}
+		Log: s.log.Named("workloads")}
 	if cfg.Secure() && !c.SingleReplica {
 		c.Replica += " (" + reach.own + ")"
 		c.Advertise, c.Address = reach.addresses, reach.own

@@ -42,12 +42,6 @@ type Attestors struct {
 	JWT []ca.Issuer `yaml:"jwt"`
 }
 
-type Workloads struct {
-	// RestartGrace is how long workloads stay registered after a start of ashored, until their
-	// proxies are back. Default 5m.
-	RestartGrace time.Duration `yaml:"restartGrace"`
-}
-
 type Fetch struct {
 	// Allow are ranges of addresses that keys are fetched from although they are loopback,
 	// link-local or a metadata service, and without TLS too. Default: none.

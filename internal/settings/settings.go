@@ -51,7 +51,6 @@ type Config struct {
 	CA      CA      `yaml:"ca"`
 	// Attestors are accepted by the authority besides join tokens and its own certificates.
 	Attestors Attestors `yaml:"attestors"`
-	Workloads Workloads `yaml:"workloads"`
 	// Webhook is validation over HTTPS.
 	Webhook Webhook `yaml:"webhook"`
 	// Merge configures services that several sources have.
@@ -102,6 +101,11 @@ type XDS struct {
 type Metrics struct {
 	// Address serves metrics, health and readiness over HTTP. Default 127.0.0.1:15014.
 	Address string `yaml:"address"`
+	// TargetsTokenFile is a file with the bearer token for /prometheus/targets, which lists what
+	// Prometheus can scrape. Default: none, and the list is not served.
+	TargetsTokenFile string `yaml:"targetsTokenFile"`
+	// Prometheus is the URL of a Prometheus that scrapes the mesh, for "ashorectl top". Default: none.
+	Prometheus string `yaml:"prometheus"`
 }
 
 type Admin struct {
@@ -132,7 +136,6 @@ func Default() Config {
 		Admin:      Admin{Socket: "/run/ashore/admin.sock"},
 		Log:        Log{Level: "info", Format: "text"},
 		CA:         CA{Validity: 24 * time.Hour, Grace: ca.DefaultGrace},
-		Workloads:  Workloads{RestartGrace: 5 * time.Minute},
 	}
 }
 
@@ -226,11 +229,12 @@ func (s *Config) check() error {
 		{"domain", dnsname.Valid(s.Domain), "a suffix of host names such as cluster.local, in lower case"},
 		{"xds.address", s.XDS.Address+s.XDS.PlaintextAddress != "", "an address here or in xds.plaintextAddress"},
 		{"metrics.address", s.Metrics.Address != "", "an address such as 127.0.0.1:15014"},
+		{"metrics.prometheus", s.Metrics.Prometheus == "" || strings.HasPrefix(s.Metrics.Prometheus, "http"),
+			"a URL such as http://127.0.0.1:9090"},
 		{"log.level", level != hclog.NoLevel && level != hclog.Off, "trace, debug, info, warn or error"},
 		{"log.format", s.Log.Format == "text" || s.Log.Format == "json", "text or json"},
 		{"merge.endpoints", s.Merge.Endpoints == unite || s.Merge.Endpoints == shadow, "unite or shadow"},
 		{"ca.validity", s.CA.Validity >= time.Minute, "1m or more, such as 24h"},
-		{"workloads.restartGrace", s.Workloads.RestartGrace > 0, "more than 0s, such as 5m"},
 		{"webhook.address", s.Webhook.Address == "" || s.Secure(), "none without xds.address, whose certificate it shows"},
 		{"attestors.jwt", len(s.Attestors.JWT) == 0 || s.Secure(), "none without xds.address, where tokens are shown"},
 	} {

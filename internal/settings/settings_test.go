@@ -69,7 +69,6 @@ func TestWrongSettings(t *testing.T) {
 		{"keys of plain HTTP", "attestors: {jwt: [{issuer: \"http://x\"}]}\n", `attestors.jwt: issuer 1 "http://x": jwks is not set`},
 		{"one issuer twice", "attestors: {jwt: [{issuer: x, jwks: /x}, {issuer: x, jwks: /y}]}\n", `attestors.jwt: issuer 2 "x": it is there twice`},
 		{"issuer for nobody", "xds: {address: \"\", plaintextAddress: \"127.0.0.1:1\"}\nattestors: {jwt: [{issuer: x, jwks: /x}]}\n", "attestors.jwt: want none without xds.address"},
-		{"lease", "workloads: {restartGrace: 0s}\n", "workloads.restartGrace: want more than 0"},
 		{"no such group", "admin: {roles: {viewer: [no-such-group-here]}}\n", `ashored.yaml:1: admin.roles: viewer: this machine has no group "no-such-group-here"`},
 		{"range", "fetch: {allow: [localhost]}\n", `fetch.allow: "localhost" is not a range of addresses`},
 		{"level", address + "log: {level: loud}\n", `ashored.yaml:2: log.level: want trace`},

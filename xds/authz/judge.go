@@ -33,6 +33,8 @@ type Decision struct {
 	Verdict Verdict
 	// Reason is one sentence without a final period.
 	Reason string
+	// Closed means that the connection is closed before there is a request.
+	Closed bool
 	// Steps are the AuthorizationPolicies of the proxy, in the order in which they decide.
 	Steps []Step
 }
@@ -67,7 +69,7 @@ func Judge(sc *push.Scope, r Request) Decision {
 	}
 	note, closed := handshake(sc, &r)
 	if closed != "" {
-		return Decision{Verdict: Denied, Reason: closed}
+		return Decision{Verdict: Denied, Reason: closed, Closed: true}
 	}
 	if r.From != (spiffe.ID{}) && r.Revoked != "" {
 		return Decision{Verdict: Denied, Reason: r.Revoked + " is revoked"}

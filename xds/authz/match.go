@@ -48,9 +48,10 @@ func matchRegex(expr, s string) truth {
 	return truthOf(r.MatchString(s))
 }
 
-// header matches the host or the method. Other headers are unknown.
+// header matches a header.
 func (r Request) header(m *routev3.HeaderMatcher) result {
-	value, about := "", "the header "+strings.ToLower(m.GetName())
+	name := strings.ToLower(m.GetName())
+	value, about := r.Headers[name], "the header "+name
 	switch m.GetName() {
 	case ":authority":
 		value, about = r.Host, "the host"

@@ -23,6 +23,8 @@ type Request struct {
 	Port uint32
 	// Method, Host and Path are the request's.
 	Method, Host, Path string
+	// Headers are other headers that are known, by their names in lower case.
+	Headers map[string]string
 }
 
 // truth is whether a condition holds. The order is that of and and or: they are min and max.

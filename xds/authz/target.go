@@ -100,7 +100,7 @@ func (t Target) node() push.Node {
 // port is the workload's own port where to names none; zero means all ports. Targets are sorted,
 // each port of a workload once.
 func Targets(c *push.Context, to string, port uint32) []Target {
-	host, number := splitPort(to)
+	host, number := SplitPort(to)
 	in := c.Inputs()
 	listeners := c.Scope(c.Classify(push.Node{})).InboundListeners
 	var out []Target
@@ -139,8 +139,8 @@ func Targets(c *push.Context, to string, port uint32) []Target {
 	})
 }
 
-// splitPort takes the port off a host; zero when it names none.
-func splitPort(to string) (host string, port uint32) {
+// SplitPort takes the port off a host; zero when it names none.
+func SplitPort(to string) (host string, port uint32) {
 	host, text, err := net.SplitHostPort(to)
 	n, bad := strconv.ParseUint(text, 10, 16)
 	if err != nil || bad != nil {

@@ -161,8 +161,9 @@ spec: {mtls: {mode: MODE}}
 		}
 		var c meshconfig.ProxyConfig
 		bundle := g.Set(agent.ProxyConfigType, &sc)
-		if err := bundle.Get(agent.ProxyConfigName).Any().UnmarshalTo(&c); err != nil || c.ProxyMetadata[agent.BypassedPorts] != tc.ports {
-			t.Errorf("%s: the agent is told of %q, want %q; error %v", name, c.ProxyMetadata[agent.BypassedPorts], tc.ports,
+		if err := bundle.Get(agent.ProxyConfigName).Any().UnmarshalTo(&c); err != nil ||
+			c.ProxyMetadata[resource.BypassedPorts] != tc.ports {
+			t.Errorf("%s: the agent is told of %q, want %q; error %v", name, c.ProxyMetadata[resource.BypassedPorts], tc.ports,
 				err)
 		}
 	}

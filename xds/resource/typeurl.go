@@ -14,12 +14,17 @@ const (
 	NameTableType       = "type.googleapis.com/istio.networking.nds.v1.NameTable"
 )
 
-// Fields of Ashore's own in the ReadinessProbe that an agent gets, both repeated texts.
+// ProbePortsField is a field of Ashore's own in the ReadinessProbe that an agent gets, a repeated
+// text. It has the workload's ports, "8080", with where the application listens when that is not the
+// same port of the workload: "8080=127.0.0.1:9090", "8080=unix:///run/app.sock".
+const ProbePortsField protowire.Number = 1000
+
+// Members of proxyMetadata in the ProxyConfig that an agent gets.
 const (
-	// ProbePortsField has the workload's ports, "8080", with where the application listens when
-	// that is not the same port of the workload: "8080=127.0.0.1:9090",
-	// "8080=unix:///run/app.sock".
-	ProbePortsField protowire.Number = 1000
-	// ProbeUnitField has the systemd unit that has to be active.
-	ProbeUnitField protowire.Number = 1001
+	// BypassedPorts are the ports of the workload at which connections reach the application past
+	// Envoy: "8080, 9090".
+	BypassedPorts = "ASHORE_BYPASSED_PORTS"
+	// ApplicationMetrics is where the application serves its metrics: port and path,
+	// "9100/metrics". Empty: the agent does not read them.
+	ApplicationMetrics = "ASHORE_APPLICATION_METRICS"
 )

@@ -30,7 +30,7 @@ type Mesh struct {
 
 	settings string   // of a secure mesh: the settings file; empty: development
 	sources  []string // before its files
-	further  string   // of a mesh in development with such sources: more of its settings file
+	further  string   // of a mesh in development: more of its settings file
 }
 
 // subnets numbers the loopback networks of this process.
@@ -45,7 +45,7 @@ func StateOn(prepare func(dir string)) Option { return func(m *Mesh) { prepare(m
 // On runs ashored on a network that FreeSubnet found, so that a test knows its addresses before.
 func On(subnet string) Option { return func(m *Mesh) { m.subnet = subnet } }
 
-// Further are more settings of a mesh in development that has Sources: "mcp: {readers: [anybody]}".
+// Further are more settings of a mesh in development: "mcp: {readers: [anybody]}".
 func Further(settings string) Option { return func(m *Mesh) { m.further = settings + "\n" } }
 
 // In runs ashored in a network namespace.
@@ -137,7 +137,7 @@ func (m *Mesh) Start() {
 
 // developed are the flags of a development run that say what it reads.
 func (m *Mesh) developed() []string {
-	if len(m.sources) == 0 {
+	if len(m.sources) == 0 && m.further == "" {
 		return []string{"--dev", "--files", m.Files}
 	}
 	if err := os.WriteFile(m.SettingsFile(), []byte(m.sourceList()+m.further), 0o600); err != nil {

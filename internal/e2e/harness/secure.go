@@ -35,8 +35,9 @@ func Sources(list ...string) Option { return func(m *Mesh) { m.sources = append(
 func (m *Mesh) Configure(settings string) {
 	m.T.Helper()
 	m.settings = settings
-	text := fmt.Sprintf("%sstate: %s\nxds: {address: %q}\nmetrics: {address: %q}\nadmin: {socket: %s}\n%s",
-		m.sourceList(), m.State, m.TLS(), m.Metrics(), m.Socket(), settings)
+	text := fmt.Sprintf("%sstate: %s\nxds: {address: %q}\nmetrics: {address: %q, targetsTokenFile: %s}\n"+
+		"admin: {socket: %s}\n%s",
+		m.sourceList(), m.State, m.TLS(), m.Metrics(), m.TargetsToken(), m.Socket(), settings)
 	if err := os.WriteFile(m.SettingsFile(), []byte(text), 0o600); err != nil {
 		m.T.Fatal(err)
 	}
@@ -66,6 +67,9 @@ func (m *Mesh) sourceList() string {
 
 // SettingsFile is the path of the settings of a secure mesh.
 func (m *Mesh) SettingsFile() string { return filepath.Join(filepath.Dir(m.State), "ashored.yaml") }
+
+// TargetsToken is the path of the token for Prometheus' service discovery, which a test writes.
+func (m *Mesh) TargetsToken() string { return filepath.Join(filepath.Dir(m.State), "targets-token") }
 
 // TLS is the address of discovery and the certificate authority of a secure mesh.
 func (m *Mesh) TLS() string { return m.subnet + "1:15012" }

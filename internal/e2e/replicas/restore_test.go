@@ -15,11 +15,11 @@ import (
 )
 
 // Consul is restored from a snapshot under replicas that run: connected workloads are registered
-// again, later revocations stay in force, other registrations end, and writes continue. No call
+// again, later revocations stay in force, and writes continue. No call
 // fails.
 func TestConsulRestored(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 2, "workloads: {restartGrace: 5s}\n")
+	w := newWorld(t, 2, "")
 	w.serve(0, "web-1")
 	w.serve(1, "web-2")
 	a := w.join(1, harness.Workload{Name: "a-1", Group: "shop/a"})
@@ -64,8 +64,8 @@ func TestConsulRestored(t *testing.T) {
 			return err
 		})
 	}
-	w.agree(4) // what the snapshot has of a-2 has ended, and web-3 is there
+	w.agree(5) // what the snapshot has of a-2 lasts for the restart grace, and web-3 is there
 	w.serve(1, "web-4")
-	w.agree(5)
+	w.agree(6)
 	clean()
 }

@@ -80,7 +80,7 @@ func TestSources(t *testing.T) {
 	b.want(0, "get se web -n default", "web.yaml:2")
 	b.want(0, "get se web -n default --store", "revision 3")
 	b.want(0, "delete se default/web", "web.yaml:2 defines it too: the first of the two")
-	b.want(1, "delete se default/web", "web.yaml:2 defines it too")
+	b.want(1, "delete se default/web", "web.yaml:2 defines it: delete it there")
 	b.want(0, "delete -f "+b.dir+"/all", "revision 5: 2 deleted")
 
 	cmd := exec.Command(harness.Program("ashorectl"), "--socket", b.Socket(), "apply", "-f", "-")

@@ -144,18 +144,19 @@ func (s Settings) accessLog(p *mesh.MeshConfig_ExtensionProvider) (out accessLog
 	switch {
 	case p.GetEnvoyHttpAls() != nil:
 		als := p.GetEnvoyHttpAls()
-		out = accessLog{name: "envoy.access_loggers.http_grpc", requests: true, config: &grpclogv3.HttpGrpcAccessLogConfig{
-			CommonConfig: to.accessLogService(cmp.Or(als.LogName, "http_envoy_accesslog"), als.FilterStateObjectsToLog),
-
-			AdditionalRequestHeadersToLog:   als.AdditionalRequestHeadersToLog,
-			AdditionalResponseHeadersToLog:  als.AdditionalResponseHeadersToLog,
-			AdditionalResponseTrailersToLog: als.AdditionalResponseTrailersToLog,
-		}}
+		common := to.accessLogService(cmp.Or(als.LogName, "http_envoy_accesslog"), als.FilterStateObjectsToLog)
+		out = accessLog{name: "envoy.access_loggers.http_grpc", requests: true,
+			config: &grpclogv3.HttpGrpcAccessLogConfig{
+				CommonConfig:                    common,
+				AdditionalRequestHeadersToLog:   als.AdditionalRequestHeadersToLog,
+				AdditionalResponseHeadersToLog:  als.AdditionalResponseHeadersToLog,
+				AdditionalResponseTrailersToLog: als.AdditionalResponseTrailersToLog,
+			}}
 	case p.GetEnvoyTcpAls() != nil:
 		als := p.GetEnvoyTcpAls()
-		out = accessLog{name: "envoy.access_loggers.tcp_grpc", connections: true, config: &grpclogv3.TcpGrpcAccessLogConfig{
-			CommonConfig: to.accessLogService(cmp.Or(als.LogName, "tcp_envoy_accesslog"), als.FilterStateObjectsToLog),
-		}}
+		common := to.accessLogService(cmp.Or(als.LogName, "tcp_envoy_accesslog"), als.FilterStateObjectsToLog)
+		out = accessLog{name: "envoy.access_loggers.tcp_grpc", connections: true,
+			config: &grpclogv3.TcpGrpcAccessLogConfig{CommonConfig: common}}
 	case p.GetEnvoyOtelAls() != nil:
 		out = accessLog{name: "envoy.access_loggers.open_telemetry", requests: true, connections: true,
 			config: to.openTelemetryLog(p.GetEnvoyOtelAls())}
@@ -198,8 +199,9 @@ func textValue(text string) *otlpv1.AnyValue {
 
 // fileLog writes to a file.
 func fileLog(path string, format *corev3.SubstitutionFormatString) accessLog {
-	return accessLog{name: "envoy.access_loggers.file", requests: true, connections: true, config: &filelogv3.FileAccessLog{
-		Path: path, AccessLogFormat: &filelogv3.FileAccessLog_LogFormat{LogFormat: format}}}
+	return accessLog{name: "envoy.access_loggers.file", requests: true, connections: true,
+		config: &filelogv3.FileAccessLog{Path: path,
+			AccessLogFormat: &filelogv3.FileAccessLog_LogFormat{LogFormat: format}}}
 }
 
 // meshFormat is the format of MeshConfig's accessLogFormat and accessLogEncoding.
@@ -227,8 +229,9 @@ func fileFormat(p *mesh.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider)
 
 // asText is a format of text; empty: the default.
 func asText(format string) *corev3.SubstitutionFormatString {
-	return &corev3.SubstitutionFormatString{Formatters: formatters(format), Format: &corev3.SubstitutionFormatString_TextFormatSource{
-		TextFormatSource: envoy.InlineString(textFormat(format))}}
+	return &corev3.SubstitutionFormatString{Formatters: formatters(format),
+		Format: &corev3.SubstitutionFormatString_TextFormatSource{
+			TextFormatSource: envoy.InlineString(textFormat(format))}}
 }
 
 // textFormat is the operator's format, or the default. It ends with a newline, without which a file

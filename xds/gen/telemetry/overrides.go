@@ -25,15 +25,13 @@ type override struct {
 // removedTags is the tag that lists the labels which the agent leaves out, separated by commas.
 const removedTags = "removed_tags"
 
-// statistics has the statistic of each metric.
+// statistics has the statistic of each metric that loggers count.
 func statistics() map[telemetry.MetricSelector_IstioMetric]string {
 	return map[telemetry.MetricSelector_IstioMetric]string{
 		telemetry.MetricSelector_REQUEST_COUNT:          "requests_total",
 		telemetry.MetricSelector_REQUEST_DURATION:       "request_duration_milliseconds",
 		telemetry.MetricSelector_REQUEST_SIZE:           "request_bytes",
 		telemetry.MetricSelector_RESPONSE_SIZE:          "response_bytes",
-		telemetry.MetricSelector_GRPC_REQUEST_MESSAGES:  "request_messages_total",
-		telemetry.MetricSelector_GRPC_RESPONSE_MESSAGES: "response_messages_total",
 		telemetry.MetricSelector_TCP_OPENED_CONNECTIONS: "tcp_connections_opened_total",
 		telemetry.MetricSelector_TCP_CLOSED_CONNECTIONS: "tcp_connections_closed_total",
 		telemetry.MetricSelector_TCP_SENT_BYTES:         "tcp_sent_bytes_total",
@@ -52,7 +50,8 @@ func (s Settings) overrides(by Reporter) (o overrides, counts bool) {
 		o[name] = &override{tags: map[string]string{}}
 	}
 	isPrometheus := func(name string) bool { return s.provider(name, config.Metrics) != nil }
-	inScope := eachEntry(levels, s.mesh.Config.GetDefaultProviders().GetMetrics(), func(m *telemetry.Metrics, provider string) {
+	defaults := s.mesh.Config.GetDefaultProviders().GetMetrics()
+	inScope := eachEntry(levels, defaults, func(m *telemetry.Metrics, provider string) {
 		if !isPrometheus(provider) {
 			return
 		}
@@ -82,8 +81,10 @@ func (o overrides) apply(change *telemetry.MetricsOverrides) {
 
 // loggers returns the logger of statistics after the changes; none if all of them are disabled.
 func (o overrides) loggers(c *statslogv3.Config, filter *accesslogv3.AccessLogFilter) []*accesslogv3.AccessLog {
-	c.Counters = slices.DeleteFunc(c.Counters, func(x *statslogv3.Config_Counter) bool { return !o.keeps(x.Stat) })
-	c.Histograms = slices.DeleteFunc(c.Histograms, func(x *statslogv3.Config_Histogram) bool { return !o.keeps(x.Stat) })
+	c.Counters = slices.DeleteFunc(c.Counters,
+		func(x *statslogv3.Config_Counter) bool { return !o.keeps(x.Stat) })
+	c.Histograms = slices.DeleteFunc(c.Histograms,
+		func(x *statslogv3.Config_Histogram) bool { return !o.keeps(x.Stat) })
 	if len(c.Counters)+len(c.Histograms) == 0 {
 		return nil
 	}

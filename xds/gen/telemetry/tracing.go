@@ -31,8 +31,9 @@ type tracing struct {
 	// sampling is the percentage of requests without a trace that begin one.
 	sampling float64
 	tags     map[string]*telemetry.Tracing_CustomTag
-	// istioTags adds Istio's tags.
+	// istioTags adds Istio's tags. clusterID is one of them.
 	istioTags bool
+	clusterID string
 	// maxPath is the length of a path; zero: Envoy's default, 256.
 	maxPath uint32
 	// byRequestID keeps the decision to sample in x-request-id.
@@ -46,8 +47,9 @@ type tracing struct {
 func (s Settings) tracing(by Reporter) tracing {
 	defaults := s.mesh.Config.GetDefaultConfig().GetTracing()
 	t := tracing{
-		sampling: cmp.Or(defaults.GetSampling(), 1), tags: meshTags(defaults.GetCustomTags()), byRequestID: true,
-		istioTags: defaults.GetEnableIstioTags() == nil || defaults.EnableIstioTags.Value, maxPath: defaults.GetMaxPathTagLength(),
+		sampling: cmp.Or(defaults.GetSampling(), 1), tags: meshTags(defaults.GetCustomTags()),
+		istioTags: defaults.GetEnableIstioTags() == nil || defaults.EnableIstioTags.Value,
+		clusterID: s.mesh.Cluster(), maxPath: defaults.GetMaxPathTagLength(), byRequestID: true,
 	}
 	names, disabled := s.mesh.Config.GetDefaultProviders().GetTracing(), false
 	for _, spec := range s.specs() {
@@ -114,7 +116,8 @@ func (t tracing) build() *hcmv3.HttpConnectionManager_Tracing {
 	if o := p.GetOpentelemetry(); o != nil {
 		name, tracer = "envoy.tracers.opentelemetry", t.service.openTelemetry(o)
 	}
-	out.Provider = &tracev3.Tracing_Http{Name: name, ConfigType: &tracev3.Tracing_Http_TypedConfig{TypedConfig: envoy.Packed(tracer)}}
+	out.Provider = &tracev3.Tracing_Http{Name: name,
+		ConfigType: &tracev3.Tracing_Http_TypedConfig{TypedConfig: envoy.Packed(tracer)}}
 	return out
 }
 
@@ -146,17 +149,18 @@ func (s service) openTelemetry(p *mesh.MeshConfig_ExtensionProvider_OpenTelemetr
 // resourceDetectors name the service in what OpenTelemetry gets: the agent sets the environment
 // variable OTEL_RESOURCE_ATTRIBUTES for Envoy. A name in the tracer would make listeners differ.
 func resourceDetectors() []*corev3.TypedExtensionConfig {
-	return []*corev3.TypedExtensionConfig{envoy.Extension("envoy.tracers.opentelemetry.resource_detectors.environment",
-		&detectorsv3.EnvironmentResourceDetectorConfig{})}
+	const name = "envoy.tracers.opentelemetry.resource_detectors.environment"
+	return []*corev3.TypedExtensionConfig{envoy.Extension(name, &detectorsv3.EnvironmentResourceDetectorConfig{})}
 }
 
 // zipkin sends spans as JSON. The service in them is the cluster of Envoy's node.
 func (s service) zipkin(p *mesh.MeshConfig_ExtensionProvider_ZipkinTracingProvider) proto.Message {
 	out := &tracev3.ZipkinConfig{
 		CollectorEndpointVersion: tracev3.ZipkinConfig_HTTP_JSON,
-		CollectorService:         s.http(cmp.Or(p.GetPath(), "/api/v2/spans"), p.GetTimeout(), 5*time.Second, p.GetHeaders()),
-		TraceId_128Bit:           !p.GetEnable_64BitTraceId(),
-		SharedSpanContext:        wrapperspb.Bool(false),
+		CollectorService: s.http(cmp.Or(p.GetPath(), "/api/v2/spans"), p.GetTimeout(), 5*time.Second,
+			p.GetHeaders()),
+		TraceId_128Bit:    !p.GetEnable_64BitTraceId(),
+		SharedSpanContext: wrapperspb.Bool(false),
 	}
 	if p.GetTraceContextOption() == mesh.MeshConfig_ExtensionProvider_ZipkinTracingProvider_USE_B3_WITH_W3C_PROPAGATION {
 		out.TraceContextOption = tracev3.ZipkinConfig_USE_B3_WITH_W3C_PROPAGATION
@@ -190,13 +194,13 @@ func (s service) http(path string, timeout *durationpb.Duration, byDefault time.
 // customTags returns the tags of all spans, by name.
 func (t tracing) customTags() (out []*tagv3.CustomTag) {
 	if t.istioTags {
-		out = istioTags()
+		out = istioTags(t.clusterID)
 	}
 	for name, from := range t.tags {
 		tag := &tagv3.CustomTag{Tag: name}
 		switch {
 		case from.GetLiteral() != nil:
-			tag.Type = &tagv3.CustomTag_Literal_{Literal: &tagv3.CustomTag_Literal{Value: from.GetLiteral().Value}}
+			tag = literal(name, from.GetLiteral().Value)
 		case from.GetEnvironment() != nil:
 			tag.Type = &tagv3.CustomTag_Environment_{Environment: &tagv3.CustomTag_Environment{
 				Name: from.GetEnvironment().Name, DefaultValue: from.GetEnvironment().DefaultValue}}
@@ -212,10 +216,14 @@ func (t tracing) customTags() (out []*tagv3.CustomTag) {
 	return out
 }
 
+func literal(tag, value string) *tagv3.CustomTag {
+	return &tagv3.CustomTag{Tag: tag, Type: &tagv3.CustomTag_Literal_{Literal: &tagv3.CustomTag_Literal{Value: value}}}
+}
+
 // istioTags are the workload of the proxy, and what policies that are only tried would have done.
 // Envoy reads the workload in its node, so that listeners do not differ. Source: Istio,
 // buildServiceTags and optionalPolicyTags.
-func istioTags() []*tagv3.CustomTag {
+func istioTags(clusterID string) []*tagv3.CustomTag {
 	const metadata = "xds.node.metadata"
 	text := func(tag, expression string) *tagv3.CustomTag {
 		return &tagv3.CustomTag{Tag: "istio." + tag, Type: &tagv3.CustomTag_Value{Value: "%CEL(" + expression + ")%"}}
@@ -230,18 +238,24 @@ func istioTags() []*tagv3.CustomTag {
 	}
 	out := []*tagv3.CustomTag{
 		text("canonical_service", known("WORKLOAD_NAME", "unknown")), text("canonical_revision", revision),
-		text("namespace", known("NAMESPACE", "default")), text("cluster_id", known("CLUSTER_ID", "unknown")),
+		text("namespace", known("NAMESPACE", "default")), literal("istio.cluster_id", clusterID),
 		text("mesh_id", known("MESH_ID", "unknown")),
 	}
 	for _, action := range []string{"allow", "deny"} {
-		for name, key := range map[string]string{"name": "shadow_effective_policy_id", "result": "shadow_engine_result"} {
-			out = append(out, &tagv3.CustomTag{Tag: "istio.authorization.dry_run." + action + "_policy." + name,
-				Type: &tagv3.CustomTag_Metadata_{Metadata: &tagv3.CustomTag_Metadata{
-					Kind: &metadatav3.MetadataKind{Kind: &metadatav3.MetadataKind_Request_{Request: &metadatav3.MetadataKind_Request{}}},
-					MetadataKey: &metadatav3.MetadataKey{Key: "envoy.filters.http.rbac", Path: []*metadatav3.MetadataKey_PathSegment{
-						{Segment: &metadatav3.MetadataKey_PathSegment_Key{Key: "istio_dry_run_" + action + "_" + key}}}},
-				}}})
-		}
+		tag, key := "istio.authorization.dry_run."+action+"_policy.", "istio_dry_run_"+action+"_"
+		out = append(out, fromRBAC(tag+"name", key+"shadow_effective_policy_id"),
+			fromRBAC(tag+"result", key+"shadow_engine_result"))
 	}
 	return out
+}
+
+// fromRBAC is a tag that the filter of policies leaves under a key.
+func fromRBAC(tag, key string) *tagv3.CustomTag {
+	request := &metadatav3.MetadataKind_Request_{Request: &metadatav3.MetadataKind_Request{}}
+	segment := &metadatav3.MetadataKey_PathSegment_Key{Key: key}
+	return &tagv3.CustomTag{Tag: tag, Type: &tagv3.CustomTag_Metadata_{Metadata: &tagv3.CustomTag_Metadata{
+		Kind: &metadatav3.MetadataKind{Kind: request},
+		MetadataKey: &metadatav3.MetadataKey{Key: "envoy.filters.http.rbac",
+			Path: []*metadatav3.MetadataKey_PathSegment{{Segment: segment}}},
+	}}}
 }

@@ -1,0 +1,96 @@
+package adminapi
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds"
+	"github.com/ashore-mesh/ashore/xds/ads"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// A request is followed through what its caller is sent, whoever names the caller how, and that is
+// recorded.
+func TestRouteRequest(t *testing.T) {
+	t.Parallel()
+	const node = "sidecar~10.0.0.1~web-1.shop~x"
+	var recorded []audit.Event
+	a := &API{Record: func(e audit.Event) { recorded = append(recorded, e) },
+		Connected: func() []xds.ProxyStatus {
+			return []xds.ProxyStatus{{ID: node, Node: push.Node{ID: "web-1.shop", Namespace: "shop", ServiceAccount: "web"}}}
+		},
+		Resources: func(id string) ([]xds.TypeDump, error) {
+			if id != node {
+				t.Errorf("asked for the resources of %s", id)
+			}
+			return nil, nil
+		}}
+	for _, from := range []string{"web-1.shop", "shop/web", node} {
+		got, err := a.RouteRequest(t.Context(), admin.RequestQuery{From: from, Host: "x.example", Port: 80, Path: "/"})
+		if err != nil || got.Proxy != node || len(got.Hops) != 0 {
+			t.Errorf("%s: got %+v, %v", from, got, err)
+		}
+	}
+	if len(recorded) != 3 || recorded[0].Action != audit.DumpRead || recorded[0].Target != node {
+		t.Errorf("the audit log has %+v", recorded)
+	}
+	if _, err := a.RouteRequest(t.Context(), admin.RequestQuery{From: "shop/api"}); !errors.Is(err, admin.ErrNotFound) {
+		t.Errorf("nobody: %v", err)
+	}
+}
+
+// The level of the log changes for all parts at once, and only to one that there is.
+func TestSetLogLevel(t *testing.T) {
+	t.Parallel()
+	a := &API{Log: hclog.New(&hclog.LoggerOptions{Level: hclog.Info, Output: new(strings.Builder)})}
+	part := a.Log.Named("ca")
+	for _, tc := range []struct{ set, want string }{{"", "info"}, {"DEBUG", "debug"}, {"", "debug"}, {"warn", "warn"}} {
+		got, err := a.SetLogLevel(t.Context(), admin.LogLevel{Level: tc.set})
+		if err != nil || got.Level != tc.want || part.GetLevel().String() != tc.want {
+			t.Errorf("%q: got %v, %v, of a part %s", tc.set, got, err, part.GetLevel())
+		}
+	}
+	for _, level := range []string{"loud", "off"} {
+		if _, err := a.SetLogLevel(t.Context(), admin.LogLevel{Level: level}); !errors.Is(err, admin.ErrInvalid) {
+			t.Errorf("%s: %v", level, err)
+		}
+	}
+}
+
+// What several proxies rejected for one reason is one problem.
+func TestRejectedProblems(t *testing.T) {
+	t.Parallel()
+	proxy := func(id, name string) xds.ProxyStatus {
+		return xds.ProxyStatus{ID: id, Node: push.Node{ID: id}, Types: []xds.TypeStatus{{TypeURL: resource.ClusterType,
+			Status: ads.Status{Rejected: []ads.Rejected{{Name: name, Message: "bad weight"}}}}}}
+	}
+	a := &API{Connected: func() []xds.ProxyStatus {
+		return []xds.ProxyStatus{proxy("a.shop", "x"), proxy("b.shop", "x"), proxy("c.shop", "y"), {ID: "d.shop"}}
+	}}
+	got := a.rejected()
+	if len(got) != 2 || !strings.HasPrefix(got[0].Text, "rejected by 2, such as a.shop, which keep what they had: cds x: bad weight.") ||
+		!strings.Contains(got[1].Text, "cds y") || got[0].IsError() {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// Nothing decides about a service without endpoints, and that is said.
+func TestExplainWithoutEndpoints(t *testing.T) {
+	t.Parallel()
+	a := twoPorts(t)
+	in := a.Published().Inputs()
+	for key := range in.Endpoints.All() {
+		in.Endpoints = in.Endpoints.Without(key)
+	}
+	a.Published = publish(push.Build(nil, in))
+	_, err := a.Explain(t.Context(), admin.ExplainRequest{From: "shop/web", To: "api.example:80"})
+	if !errors.Is(err, admin.ErrNotFound) || !strings.Contains(err.Error(), "the service api.example has no endpoints") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,65 @@
+package authz
+
+import (
+	"fmt"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// mutualTLS means that the destination learns the caller's identity.
+const mutualTLS = "mutual TLS"
+
+// reach fills in how the proxy reaches the cluster of a hop, or why it does not.
+func (rs Resources) reach(hop *Hop) {
+	var c clusterv3.Cluster
+	if !rs.get(resource.ClusterType, hop.Cluster, &c) {
+		hop.Code, hop.Flags = 503, "NC"
+		hop.Reason = "the proxy has no such cluster: the VirtualService names a host, port or subset that there is not"
+		return
+	}
+	a := c.GetLoadAssignment()
+	if c.GetType() == clusterv3.Cluster_EDS {
+		a = &endpointv3.ClusterLoadAssignment{}
+		rs.get(resource.EndpointType, hop.Cluster, a) // without one there are no endpoints
+	}
+	hop.count(&c, a)
+	switch {
+	case c.GetType() == clusterv3.Cluster_ORIGINAL_DST:
+		hop.Endpoints, hop.Reason = 1, "the request goes to the address that the client connected to"
+	case hop.Endpoints == 0:
+		hop.Code, hop.Flags, hop.Reason = 503, "UH", "the cluster has no healthy endpoint"
+	}
+}
+
+// count counts endpoints and says which of them get mutual TLS.
+func (hop *Hop) count(c *clusterv3.Cluster, a *endpointv3.ClusterLoadAssignment) {
+	mutual := 0
+	for _, locality := range a.GetEndpoints() {
+		for _, ep := range locality.GetLbEndpoints() {
+			hop.Endpoints++
+			match := ep.GetMetadata().GetFilterMetadata()["envoy.transport_socket_match"]
+			if match.GetFields()["tlsMode"].GetStringValue() == "istio" {
+				mutual++
+			}
+		}
+	}
+	hop.TLS = "plaintext"
+	var tls tlsv3.UpstreamTlsContext
+	switch {
+	case len(c.GetTransportSocketMatches()) > 0 && mutual == hop.Endpoints:
+		hop.TLS = mutualTLS
+	case len(c.GetTransportSocketMatches()) > 0 && mutual > 0:
+		hop.TLS = fmt.Sprintf(mutualTLS+" for %d of %d", mutual, hop.Endpoints)
+	case c.GetTransportSocket().GetTypedConfig().UnmarshalTo(&tls) == nil:
+		hop.TLS = "TLS"
+		own := tls.GetCommonTlsContext().GetTlsCertificateSdsSecretConfigs()
+		if len(own) > 0 && own[0].GetName() == envoy.OwnSecret {
+			hop.TLS = mutualTLS
+		}
+	}
+}
