@@ -103,8 +103,8 @@ type Config struct {
 	// Admissions is how many streams may generate a type for the first time at once; the others wait.
 	// Zero means two for each processor.
 	Admissions int
-	// RouteWait is how long a listener, route or filter waits until the endpoints of a new cluster
-	// that it names are acknowledged. Zero means 2s.
+	// RouteWait is how long a listener, route or filter waits until the endpoints of a new or changed
+	// cluster that it names are acknowledged. Zero means 2s.
 	RouteWait time.Duration
 	// RemovalWait is how long a removed cluster or route stays, so that what uses it moves on first.
 	// Zero means 10s.
