@@ -110,8 +110,9 @@ func (p *plane) count(metric string) (out []string) {
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			if f.GetName() == metric && m.GetLabel()[0].GetValue() != "probe" { // that is for the agent itself
-				out = append(out, fmt.Sprint(m.GetLabel()[0].GetValue(), " ", m.GetCounter().GetValue()))
+			label, n := m.GetLabel()[0].GetValue(), m.GetCounter().GetValue()
+			if f.GetName() == metric && label != "probe" && n > 0 { // that is for the agent itself
+				out = append(out, fmt.Sprint(label, " ", n))
 			}
 		}
 	}
