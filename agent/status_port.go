@@ -2,9 +2,11 @@ package agent
 
 import (
 	"cmp"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -58,7 +60,7 @@ const maxScrapes = 4
 // scrapeTimeout is less than the server's write timeout.
 const scrapeTimeout = 4 * envoy.AdminTimeout
 
-// serveMetrics answers with the agent's own metrics and, after them, Envoy's and the application's.
+// serveMetrics answers with all metrics, compressed if the reader accepts it.
 func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	select {
 	case a.scrapes <- struct{}{}:
@@ -69,23 +71,39 @@ func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), scrapeTimeout)
 	defer cancel()
-	application, appErr := a.applicationMetrics(ctx)
 	w.Header().Set("Content-Type", metricsType)
-	if _, err := w.Write(a.ownMetrics(appErr)); err != nil {
+	var out io.Writer = w
+	finish := func() error { return nil }
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") { // each line repeats all labels
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		out, finish = z, z.Close
+	}
+	err := a.writeMetrics(ctx, out)
+	if err == nil {
+		err = finish()
+	}
+	if err != nil {
 		a.log.Debug("write metrics", "error", err)
-		return
+		panic(http.ErrAbortHandler) // so that the reader notices
+	}
+}
+
+// writeMetrics writes the agent's own metrics and, after them, Envoy's and the application's.
+func (a *Agent) writeMetrics(ctx context.Context, w io.Writer) error {
+	application, appErr := a.applicationMetrics(ctx)
+	if _, err := w.Write(a.ownMetrics(appErr)); err != nil {
+		return err
 	}
 	// If Envoy does not answer, the metric envoy_up says so.
 	if body, err := a.admin.Open(ctx, http.MethodGet, "/stats/prometheus"); err == nil {
 		err := metrics.Rewrite(w, body, a.workload()) // streamed, because it may have 64 MiB and any host can ask
 		if err = errors.Join(err, body.Close()); err != nil {
-			a.log.Debug("pass on Envoy's metrics", "error", err)
-			panic(http.ErrAbortHandler) // so that the reader notices
+			return fmt.Errorf("pass on Envoy's metrics: %w", err)
 		}
 	}
-	if _, err := w.Write(application); err != nil {
-		a.log.Debug("write metrics", "error", err)
-	}
+	_, err := w.Write(application)
+	return err
 }
 
 // workload returns what metrics say of this workload: what its certificate says, so that both ends of

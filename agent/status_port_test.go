@@ -53,7 +53,8 @@ func TestApplicationMetrics(t *testing.T) {
 			t.Cleanup(app.Close)
 			_, port, _ := strings.Cut(app.Listener.Addr().String(), ":") // on loopback; nothing serves it at the own address
 			a := &Agent{settings: example(t, "127.0.42.9", nil)}
-			a.setConfig(&meshconfig.ProxyConfig{ProxyMetadata: map[string]string{resource.ApplicationMetrics: port + "/app/metrics"}})
+			a.setConfig(&meshconfig.ProxyConfig{ProxyMetadata: map[string]string{
+				resource.ApplicationMetrics: port + "/app/metrics"}})
 			got, err := a.applicationMetrics(t.Context())
 			if (err == nil) != tc.well || tc.well && string(got) != tc.body+"\n" {
 				t.Errorf("got %.100q, %v", got, err)
@@ -128,7 +129,10 @@ func TestMetricsStream(t *testing.T) {
 	}
 	status := httptest.NewServer(http.HandlerFunc(a.serveMetrics))
 	t.Cleanup(status.Close)
-	resp, err := status.Client().Get(status.URL)
+	// Compressed, the text would be sent in larger parts.
+	client := http.Client{Transport: &http.Transport{DisableCompression: true}}
+	t.Cleanup(client.CloseIdleConnections)
+	resp, err := client.Get(status.URL)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,7 +43,7 @@ func istioLabels(raw map[string]string, own Workload) string {
 		}
 	}
 	labels := slices.Concat([]label{{"reporter", raw["reporter"]}}, source.labels("source_"),
-		destination.labels("destination_"), serviceLabels(raw["services"]), []label{{"connection_security_policy", policy}})
+		destination.labels("destination_"), serviceLabels(raw["service"]), []label{{"connection_security_policy", policy}})
 	labels = withOthers(labels, raw)
 	text := make([]string, len(labels))
 	for i, l := range labels {
@@ -79,7 +78,7 @@ func withOthers(labels []label, raw map[string]string) []label {
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		i := slices.IndexFunc(labels, func(l label) bool { return l.name == name })
 		switch {
-		case slices.Contains([]string{"services", "peer_principal", "peer_workload", removedTags}, name):
+		case slices.Contains([]string{"service", "peer_principal", "peer_workload", removedTags}, name):
 		case i >= 0:
 			labels[i].value = raw[name]
 		default:
@@ -124,15 +123,10 @@ func peerOf(raw map[string]string) Workload {
 	return w
 }
 
-// serviceLabels are those of the first service of a cluster. services is JSON, the metadata
-// "services" of the cluster; empty for a cluster without.
-func serviceLabels(services string) []label {
-	type service struct{ Host, Name, Namespace string }
-	var all []service
-	if json.Unmarshal([]byte(services), &all) != nil || len(all) == 0 {
-		all = []service{{}}
-	}
-	return []label{{"destination_service", cmp.Or(all[0].Host, unknown)},
-		{"destination_service_name", cmp.Or(all[0].Name, unknown)},
-		{"destination_service_namespace", cmp.Or(all[0].Namespace, unknown)}}
+// serviceLabels are those of a service, which is "host;name;namespace".
+func serviceLabels(service string) []label {
+	host, rest, _ := strings.Cut(service, ";")
+	name, namespace, _ := strings.Cut(rest, ";")
+	return []label{{"destination_service", cmp.Or(host, unknown)}, {"destination_service_name", cmp.Or(name, unknown)},
+		{"destination_service_namespace", cmp.Or(namespace, unknown)}}
 }

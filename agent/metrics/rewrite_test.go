@@ -27,7 +27,7 @@ func rewritten(t *testing.T, in string) string {
 // The labels of both sides, of the service and of the request are Istio's.
 func TestRewrite(t *testing.T) {
 	t.Parallel()
-	const services = `services="[{\"host\":\"web.shop.svc.cluster.local\",\"name\":\"web\",\"namespace\":\"shop\"}]"`
+	const service = `service="web.shop.svc.cluster.local;web;shop"`
 	const web = `destination_service="web.shop.svc.cluster.local",destination_service_name="web",` +
 		`destination_service_namespace="shop"`
 	const noService = `destination_service="unknown",destination_service_name="unknown",destination_service_namespace="unknown"`
@@ -44,27 +44,27 @@ func TestRewrite(t *testing.T) {
 		"other metrics stay": {"# TYPE envoy_cluster_x counter\nenvoy_cluster_x{a=\"b\"} 1\n\nup 1\n",
 			"# TYPE envoy_cluster_x counter\nenvoy_cluster_x{a=\"b\"} 1\n\nup 1\n"},
 		"client": {"# TYPE envoy_istio_requests_total counter\n" +
-			`envoy_istio_requests_total{reporter="source",` + services + `,peer_principal="` + id + `web",` +
+			`envoy_istio_requests_total{reporter="source",` + service + `,peer_principal="` + id + `web",` +
 			`peer_workload="web-vm;shop;web;;c1",` +
 			`request_protocol="http",response_code="200",grpc_response_status="",response_flags="-"} 3` + "\n\n# end",
 			"# TYPE istio_requests_total counter\n" + `istio_requests_total{reporter="source",` + client("source", id+"client") +
 				side("destination", "web-vm", "web", "latest", "shop", id+"web", "c1") + web +
 				`,connection_security_policy="unknown",grpc_response_status="",request_protocol="http",` +
 				`response_code="200",response_flags="-"} 3` + "\n\n# end\n"},
-		"server": {`envoy_istio_requests_total{reporter="destination",` + services + `,peer_principal="` + id + `batch",` +
+		"server": {`envoy_istio_requests_total{reporter="destination",` + service + `,peer_principal="` + id + `batch",` +
 			`peer_workload="batch.corp,w--batch.a--jobs.v--1--2e2.c--c1.peer.ashore"} 1`,
 			`istio_requests_total{reporter="destination",` + side("source", "batch", "jobs", "1.2", "shop", id+"batch", "c1") +
 				client("destination", id+"client") + web + `,connection_security_policy="mutual_tls"} 1` + "\n"},
-		"server, foreign certificate": {`envoy_istio_tcp_sent_bytes_total{reporter="destination",` + services +
+		"server, foreign certificate": {`envoy_istio_tcp_sent_bytes_total{reporter="destination",` + service +
 			`,peer_principal="spiffe://other/ns/bank/sa/teller",peer_workload="teller.bank.example"} 7`,
 			`istio_tcp_sent_bytes_total{reporter="destination",` +
 				side("source", "unknown", "unknown", "unknown", "bank", "spiffe://other/ns/bank/sa/teller", "unknown") +
 				client("destination", id+"client") + web + `,connection_security_policy="mutual_tls"} 7` + "\n"},
-		"nothing is known, no mutual TLS": {`envoy_istio_requests_total{reporter="destination",services="",peer_principal=""} 1`,
+		"nothing is known, no mutual TLS": {`envoy_istio_requests_total{reporter="destination",service="",peer_principal=""} 1`,
 			`istio_requests_total{reporter="destination",` +
 				side("source", "unknown", "unknown", "unknown", "unknown", "unknown", "unknown") + client("destination", "unknown") +
 				noService + `,connection_security_policy="none"} 1` + "\n"},
-		"passthrough": {`envoy_istio_tcp_sent_bytes_total{reporter="source",services="[{\"name\":\"PassthroughCluster\"}]"} 1`,
+		"passthrough": {`envoy_istio_tcp_sent_bytes_total{reporter="source",service=";PassthroughCluster;"} 1`,
 			`istio_tcp_sent_bytes_total{reporter="source",` + client("source", "unknown") +
 				side("destination", "unknown", "unknown", "unknown", "unknown", "unknown", "unknown") +
 				strings.Replace(noService, `name="unknown"`, `name="PassthroughCluster"`, 1) +
@@ -166,7 +166,7 @@ func TestRewriteHistogram(t *testing.T) {
 }
 
 func FuzzRewrite(f *testing.F) {
-	f.Add(`envoy_istio_requests_total{reporter="source",services="[{]",le="1"} 3`)
+	f.Add(`envoy_istio_requests_total{reporter="source",service=";",le="1"} 3`)
 	f.Add(`envoy_istio_x{a="\`)
 	f.Fuzz(func(t *testing.T, in string) {
 		var out strings.Builder

@@ -103,3 +103,21 @@ func TestBadRequest(t *testing.T) {
 		}
 	}
 }
+
+// What a newer Envoy left in the cache stays when an older one, which was new itself, goes on alone.
+func TestOlderEnvoy(t *testing.T) {
+	t.Parallel()
+	r := &Relay{cache: filled(t), rejected: rejected{}}
+	s := &session{relay: r, up: &upstream{}, subs: map[string]*subscription{}}
+	r.sessions = []*session{s, {}}
+	sub, _ := s.subscribe(&request{TypeUrl: resource.ClusterType})
+	for _, nonce := range []string{"1", "2"} {
+		sub.send(&response{TypeUrl: resource.ClusterType, Nonce: nonce,
+			Resources: []*discoveryv3.Resource{{Name: "c", Version: nonce}}})
+		s.subscribe(&request{TypeUrl: resource.ClusterType, ResponseNonce: nonce})
+		r.sessions = []*session{s}
+	}
+	if got := r.cache.versions(resource.ClusterType); got["c"] != "2" || len(got) != 3 {
+		t.Errorf("the cache has %v, want c of version 2, and a and b", got)
+	}
+}

@@ -12,7 +12,7 @@ import (
 
 // clusterMetadata tells telemetry and people which services a cluster is for and which rule
 // decides. Source: Istio, filter_metadata "istio": config, default_original_port, external,
-// services, subset.
+// services, subset; and envoy.ServiceMember.
 type clusterMetadata struct {
 	// rule is the object that decides; nil: none.
 	rule *config.Object
@@ -41,6 +41,10 @@ func (m clusterMetadata) appendMembers(b []byte) []byte {
 	b = envoy.AppendNumberMember(b, "default_original_port", float64(m.port))
 	if m.external {
 		b = envoy.AppendTrueMember(b, "external")
+	}
+	if len(m.services) > 0 {
+		s := m.services[0]
+		b = envoy.AppendStringMember(b, envoy.ServiceMember, envoy.ServiceName(s.Host, serviceName(s), s.Namespace))
 	}
 	b = envoy.AppendListMember(b, "services", len(m.services), func(b []byte, i int) []byte {
 		s := m.services[i]

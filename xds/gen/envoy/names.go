@@ -51,11 +51,15 @@ func Metadata(fields map[string]*structpb.Value) *corev3.Metadata {
 	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{IstioMetadata: {Fields: fields}}}
 }
 
+// ServiceMember is the member of Istio's metadata that names a service to metrics, as ServiceName
+// returns it. Envoy writes texts cheaply, and lists as JSON.
+const ServiceMember = "service"
+
+// ServiceName is "host;name;namespace".
+func ServiceName(host, name, namespace string) string { return host + ";" + name + ";" + namespace }
+
 // NamedForMetrics is metadata by which metrics name what is for no service. Source: Istio, whose
 // metrics name PassthroughCluster and BlackHoleCluster as destination_service_name.
 func NamedForMetrics(name string) *corev3.Metadata {
-	service := structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"name": structpb.NewStringValue(name)}})
-	return Metadata(map[string]*structpb.Value{
-		"services": structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{service}}),
-	})
+	return Metadata(map[string]*structpb.Value{ServiceMember: structpb.NewStringValue(ServiceName("", name, ""))})
 }

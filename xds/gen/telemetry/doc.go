@@ -6,6 +6,6 @@
 //
 // Stock Envoy lacks Istio's filter for its metrics. Envoy's logger of statistics counts instead,
 // with a few labels, each a whole text: the metadata "workload" of an endpoint, the metadata
-// "services" of a cluster. Package agent/metrics makes Istio's labels of them when the agent is
+// "service" of a cluster. Package agent/metrics makes Istio's labels of them when the agent is
 // scraped. Nothing in the loggers is a proxy's own, so that no listener differs for them.
 package telemetry

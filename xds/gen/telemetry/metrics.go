@@ -67,11 +67,11 @@ func connections(by Reporter, o overrides) []*accesslogv3.AccessLog {
 
 // tags are those of requests and connections alike.
 func (by Reporter) tags() []*statslogv3.Config_Tag {
-	services := "%CLUSTER_METADATA(istio:services)%"
+	service := "%CLUSTER_METADATA(istio:service)%"
 	if by == Source {
-		services += "%METADATA(ROUTE:istio:services)%" // of a route that answers itself
+		service += "%METADATA(ROUTE:istio:service)%" // of a route that answers itself
 	}
-	tags := []*statslogv3.Config_Tag{tag("reporter", string(by), nil), tag("services", services, nil)}
+	tags := []*statslogv3.Config_Tag{tag("reporter", string(by), nil), tag("service", service, nil)}
 	if by == Destination {
 		return append(tags, tag("peer_principal", "%DOWNSTREAM_PEER_URI_SAN%", nil),
 			tag("peer_workload", "%DOWNSTREAM_PEER_DNS_SAN%", nil))
