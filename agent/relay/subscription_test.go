@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -87,6 +89,17 @@ func TestUnusedResources(t *testing.T) {
 		c.put(r, sub)
 		if got := count(); got != tc.want {
 			t.Errorf("%d subscribed: %d are kept, want %d", tc.subscribed, got, tc.want)
+		}
+	}
+}
+
+// A request that the control plane would refuse ends the stream of Envoy, not the link.
+func TestBadRequest(t *testing.T) {
+	t.Parallel()
+	locator := []*discoveryv3.ResourceLocator{{Name: "a"}}
+	for _, bad := range []*request{{}, {TypeUrl: resource.ClusterType, ResourceLocatorsSubscribe: locator}} {
+		if err := (&session{}).request(bad); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%v: got %v", bad, err)
 		}
 	}
 }
