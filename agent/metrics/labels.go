@@ -47,7 +47,7 @@ func istioLabels(raw map[string]string, own Workload) string {
 	labels = withOthers(labels, raw)
 	text := make([]string, len(labels))
 	for i, l := range labels {
-		text[i] = fmt.Sprintf(`%s="%s"`, l.name, escape.Replace(l.value))
+		text[i] = fmt.Sprintf(`%s="%s"`, l.name, escape.Replace(strings.ToValidUTF8(l.value, "\uFFFD")))
 	}
 	return strings.Join(text, ",")
 }

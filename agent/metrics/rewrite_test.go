@@ -165,6 +165,16 @@ func TestRewriteHistogram(t *testing.T) {
 	}
 }
 
+// A value that is no text would make Prometheus refuse all metrics of the machine.
+func TestRewriteInvalidText(t *testing.T) {
+	t.Parallel()
+	got := rewritten(t, "envoy_istio_requests_total{host=\"a\xff\xc3\",removed_tags=\""+
+		strings.Join(allBut(), ",")+",reporter\"} 1")
+	if want := "istio_requests_total{host=\"a\uFFFD\"} 1\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func FuzzRewrite(f *testing.F) {
 	f.Add(`envoy_istio_requests_total{reporter="source",service=";",le="1"} 3`)
 	f.Add(`envoy_istio_x{a="\`)
