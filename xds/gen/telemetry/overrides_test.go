@@ -124,8 +124,8 @@ func TestTagOverrides(t *testing.T) {
 			{match: {metric: REQUEST_COUNT}, tagOverrides: {a: {value: request.id}, response_code: {value: "'2xx'"}, source_version: {value: "'v1'"}}},
 			{match: {metric: REQUEST_DURATION}, disabled: true}]}]}`)
 	got := counted(t, s.Side(Source).Requests)
-	want := "a=%CEL(request.id)% grpc_response_status=%GRPC_STATUS_NUMBER% removed_tags=response_flags " +
-		"request_protocol=%REQ(CONTENT-TYPE)% response_code=%CEL('2xx')% source_version=%CEL('v1')%"
+	want := "a=%CEL(request.id):128% grpc_response_status=%GRPC_STATUS_NUMBER% removed_tags=response_flags " +
+		"request_protocol=%REQ(CONTENT-TYPE)% response_code=%CEL('2xx'):128% source_version=%CEL('v1'):128%"
 	if d := cmp.Diff(want, got["requests_total"]); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -133,7 +133,7 @@ func TestTagOverrides(t *testing.T) {
 		t.Errorf("the duration is counted, which is disabled: %v", got)
 	}
 	opened := counted(t, s.Side(Source).Connections)["tcp_connections_opened_total"]
-	if opened != "a=%CEL(request.host)% removed_tags=response_flags,source_version request_protocol=tcp" {
+	if opened != "a=%CEL(request.host):128% removed_tags=response_flags,source_version request_protocol=tcp" {
 		t.Errorf("connections have the tags %s", opened)
 	}
 }
