@@ -9,6 +9,7 @@ import (
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	statslogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stats/v3"
 	"github.com/google/go-cmp/cmp"
+	telemetry "istio.io/api/telemetry/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/intern"
@@ -135,5 +136,30 @@ func TestTagOverrides(t *testing.T) {
 	opened := counted(t, s.Side(Source).Connections)["tcp_connections_opened_total"]
 	if opened != "a=%CEL(request.host):128% removed_tags=response_flags,source_version request_protocol=tcp" {
 		t.Errorf("connections have the tags %s", opened)
+	}
+}
+
+// A tag of the user replaces Istio's span tag of the same name, and the order of tags is always the
+// same.
+func TestCustomTagReplacesIstioTag(t *testing.T) {
+	t.Parallel()
+	from := &telemetry.Tracing_CustomTag{Type: &telemetry.Tracing_CustomTag_Literal{
+		Literal: &telemetry.Tracing_Literal{Value: "x"}}}
+	by := tracing{istioTags: true, clusterID: "c1",
+		tags: map[string]*telemetry.Tracing_CustomTag{"istio.cluster_id": from, "istio.mesh_id": from, "a": from}}
+	var names []string
+	for _, tag := range by.customTags() {
+		if strings.HasPrefix(tag.Tag, "istio.authorization") {
+			continue
+		}
+		names = append(names, tag.Tag)
+		if tag.GetLiteral().GetValue() == "x" {
+			names[len(names)-1] += "=x"
+		}
+	}
+	want := []string{"a=x", "istio.canonical_revision", "istio.canonical_service", "istio.cluster_id=x", "istio.mesh_id=x",
+		"istio.namespace"}
+	if d := cmp.Diff(want, names); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
 	}
 }

@@ -191,10 +191,14 @@ func (s service) http(path string, timeout *durationpb.Duration, byDefault time.
 	return out
 }
 
-// customTags returns the tags of all spans, by name.
+// customTags returns the tags of all spans, by name. One that an operator configured replaces
+// Istio's of the same name.
 func (t tracing) customTags() (out []*tagv3.CustomTag) {
 	if t.istioTags {
-		out = istioTags(t.clusterID)
+		out = slices.DeleteFunc(istioTags(t.clusterID), func(tag *tagv3.CustomTag) bool {
+			_, replaced := t.tags[tag.Tag]
+			return replaced
+		})
 	}
 	for name, from := range t.tags {
 		tag := &tagv3.CustomTag{Tag: name}
