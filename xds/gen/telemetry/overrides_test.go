@@ -9,6 +9,10 @@ import (
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	statslogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stats/v3"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	mesh "istio.io/api/mesh/v1alpha1"
 	telemetry "istio.io/api/telemetry/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -160,6 +164,23 @@ func TestCustomTagReplacesIstioTag(t *testing.T) {
 	want := []string{"a=x", "istio.canonical_revision", "istio.canonical_service", "istio.cluster_id=x", "istio.mesh_id=x",
 		"istio.namespace"}
 	if d := cmp.Diff(want, names); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// Tags of MeshConfig give the same span tags as those of a Telemetry.
+func TestMeshTags(t *testing.T) {
+	t.Parallel()
+	const tags = `{"customTags": {"a": {"literal": {"value": "x"}}, "b": {"environment": {"name": "HOME",
+		"defaultValue": "y"}}, "c": {"header": {"name": "x-b", "defaultValue": "z"}}}}`
+	var m mesh.Tracing
+	var spec telemetry.Tracing
+	for _, to := range []proto.Message{&m, &spec} {
+		if err := protojson.Unmarshal([]byte(tags), to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := cmp.Diff(spec.CustomTags, meshTags(m.CustomTags), protocmp.Transform()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }

@@ -85,18 +85,23 @@ func (s Settings) tracing(by Reporter) tracing {
 	return t
 }
 
-// meshTags returns tags of MeshConfig as those of Telemetry objects, whose encoding is the same.
+// meshTags returns tags of MeshConfig as those of Telemetry objects.
 func meshTags(tags map[string]*mesh.Tracing_CustomTag) map[string]*telemetry.Tracing_CustomTag {
 	out := map[string]*telemetry.Tracing_CustomTag{}
-	for name, tag := range tags {
-		out[name] = &telemetry.Tracing_CustomTag{}
-		encoded, err := proto.Marshal(tag)
-		if err == nil {
-			err = proto.Unmarshal(encoded, out[name])
+	for name, from := range tags {
+		tag := &telemetry.Tracing_CustomTag{}
+		switch {
+		case from.GetLiteral() != nil:
+			tag.Type = &telemetry.Tracing_CustomTag_Literal{
+				Literal: &telemetry.Tracing_Literal{Value: from.GetLiteral().Value}}
+		case from.GetEnvironment() != nil:
+			tag.Type = &telemetry.Tracing_CustomTag_Environment{Environment: &telemetry.Tracing_Environment{
+				Name: from.GetEnvironment().Name, DefaultValue: from.GetEnvironment().DefaultValue}}
+		case from.GetHeader() != nil:
+			tag.Type = &telemetry.Tracing_CustomTag_Header{Header: &telemetry.Tracing_RequestHeader{
+				Name: from.GetHeader().Name, DefaultValue: from.GetHeader().DefaultValue}}
 		}
-		if err != nil {
-			panic(err) // the two messages have the same fields
-		}
+		out[name] = tag
 	}
 	return out
 }
