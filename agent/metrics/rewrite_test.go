@@ -81,6 +81,11 @@ func TestRewrite(t *testing.T) {
 				"# TYPE istio_response_messages_total counter\n" + `istio_response_messages_total{reporter="destination",` +
 				side("source", "unknown", "unknown", "unknown", "unknown", "unknown", "unknown") + client("destination", "unknown") +
 				noService + `,connection_security_policy="unknown",request_protocol="grpc"} 1` + "\n"},
+		"messages, other host": {`envoy_cluster_grpc_request_message_count{cluster_name="outbound|80||web.test"} 1`,
+			`istio_request_messages_total{reporter="source",` + client("source", "unknown") +
+				side("destination", "unknown", "unknown", "unknown", "unknown", "unknown", "unknown") +
+				`destination_service="web.test",destination_service_name="web.test",destination_service_namespace="unknown",` +
+				`connection_security_policy="unknown",request_protocol="grpc"} 1` + "\n"},
 		"labels removed, replaced and added": {`envoy_istio_requests_total{reporter="source",response_code="200",` +
 			`destination_version="x",path="/a",removed_tags="` + strings.Join(allBut("reporter", "destination_version"), ",") + `"} 1`,
 			`istio_requests_total{reporter="source",destination_version="x",path="/a"} 1` + "\n"},
