@@ -15,7 +15,8 @@ func (c *control) serveLog(w http.ResponseWriter, r *http.Request) {
 	if text := r.FormValue("level"); text != "" {
 		level := hclog.LevelFromString(text)
 		if level == hclog.NoLevel || level == hclog.Off {
-			http.Error(w, fmt.Sprintf("unknown level %q: want trace, debug, info, warn or error", text), http.StatusBadRequest)
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprintf(w, "unknown level %q: want trace, debug, info, warn or error\n", text)
 			return
 		}
 		c.log.SetLevel(level)

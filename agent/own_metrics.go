@@ -27,8 +27,9 @@ func (a *Agent) ownMetrics(appErr error) []byte {
 	add("ashore_agent_envoy_ready", "1 while Envoy serves with a configuration of the control plane.",
 		boolean(a.health.ready() == nil))
 	add("ashore_agent_xds_connected", "1 while a control plane is connected.", boolean(link.Connected != ""))
-	add("ashore_agent_rejected_resources", "Resources of the control plane that Envoy rejected.", float64(len(link.Rejected)))
-	add("ashore_agent_configuration_saved", "1 while the configuration can be written to disk.", boolean(link.CacheError == ""))
+	add("ashore_agent_rejected_resources", "Resources that Envoy rejected.", float64(len(link.Rejected)))
+	add("ashore_agent_configuration_saved", "1 while the configuration can be written to disk.",
+		boolean(link.CacheError == ""))
 	if free, err := freeSpace(a.settings.State); err == nil {
 		add("ashore_agent_disk_free_bytes", "Free space of the disk of the state folder.", float64(free))
 	}
@@ -48,12 +49,12 @@ func (a *Agent) ownMetrics(appErr error) []byte {
 		add("ashore_agent_certificate_renewals_total", "Certificates received since the agent started.", float64(n.Count))
 		add("ashore_agent_certificate_renewal_failures", "Failed renewals since the last certificate was received.",
 			float64(n.Tries))
-		add("ashore_agent_root_certificates", "Certificates of authorities in the trust bundle.", float64(len(id.Roots.Roots)))
+		add("ashore_agent_root_certificates", "Certificates in the trust bundle.", float64(len(id.Roots.Roots)))
 	}
 	if a.dns != nil {
 		s := a.dns.State()
 		add("ashore_agent_dns_names", "Names of the mesh that the agent resolves.", float64(s.Names))
-		add("ashore_agent_dns_answered_total", "DNS queries that were answered with addresses of the mesh.", float64(s.Answered))
+		add("ashore_agent_dns_answered_total", "DNS queries answered with addresses of the mesh.", float64(s.Answered))
 		add("ashore_agent_dns_forwarded_total", "DNS queries that another server answered.", float64(s.Forwarded))
 		add("ashore_agent_dns_failed_total",
 			"DNS queries that no server answered, or that exceeded the limit of pending queries.", float64(s.Failed))

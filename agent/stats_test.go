@@ -90,6 +90,7 @@ func TestKeptStats(t *testing.T) {
 		destination + "upstream_rq_total": true, destination + "upstream_rq_5xx": true, destination + "upstream_rq_503": false,
 		destination + "internal.upstream_rq_5xx": false, destination + "upstream_rq_time": false,
 		destination + "membership_healthy": true, destination + "membership_excluded": false,
+		destination + "grpc.request_message_count": true, destination + "grpc.success": false,
 		destination + "circuit_breakers.default.cx_open": true, destination + "circuit_breakers.high.cx_open": false,
 		destination + "outlier_detection.ejections_active": true, destination + "ssl.fail_verify_san": true,
 		destination + "update_success": false, destination + "lb_subsets_active": false,

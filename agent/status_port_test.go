@@ -53,7 +53,8 @@ func TestApplicationMetrics(t *testing.T) {
 			t.Cleanup(app.Close)
 			_, port, _ := strings.Cut(app.Listener.Addr().String(), ":") // on loopback; nothing serves it at the own address
 			a := &Agent{settings: example(t, "127.0.42.9", nil)}
-			a.setConfig(&meshconfig.ProxyConfig{ProxyMetadata: map[string]string{resource.ApplicationMetrics: port + "/app/metrics"}})
+			a.setConfig(&meshconfig.ProxyConfig{ProxyMetadata: map[string]string{
+				resource.ApplicationMetrics: port + "/app/metrics"}})
 			got, err := a.applicationMetrics(t.Context())
 			if (err == nil) != tc.well || tc.well && string(got) != tc.body+"\n" {
 				t.Errorf("got %.100q, %v", got, err)

@@ -1,7 +1,6 @@
 package analyze
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -135,75 +134,52 @@ func (a *analysis) policyPortList(o *config.Object, path string, ports []string)
 	}
 }
 
-// providers reports CUSTOM policies whose provider cannot be called, so that matching requests are
-// denied.
+// providers reports policies and Telemetry objects whose extension providers cannot be used.
 func (a *analysis) providers() {
-	for o := range a.objects(config.AuthorizationPolicy) {
-		spec := o.Spec.(*security.AuthorizationPolicy)
-		if spec.Action != security.AuthorizationPolicy_CUSTOM {
-			continue
-		}
-		f := a.providerProblem(o, "spec.provider.name", spec.GetProvider().GetName(), authorization)
-		if f != nil {
-			f.Text += ", so requests that match this policy are denied"
-		}
-	}
-}
-
-// telemetryProviders reports Telemetry objects whose providers receive nothing.
-func (a *analysis) telemetryProviders() {
-	for o := range a.objects(config.Telemetry) {
-		for _, r := range push.ProviderReferences(o) {
-			if f := a.providerProblem(o, r.Field, r.Name, r.Signal); f != nil {
-				if f.Severity = feed.Warning; f.offline != Info {
-					f.offline = feed.Warning
-				}
-				f.Text += fmt.Sprintf(", so nothing receives these %s", r.Signal)
+	for _, kind := range []config.Kind{config.AuthorizationPolicy, config.Telemetry} {
+		for o := range a.objects(kind) {
+			for _, r := range push.ProviderReferences(o) {
+				a.providerReference(o, r)
 			}
 		}
 	}
 }
 
-// authorization is the purpose of a provider that is asked about requests.
-const authorization config.Signal = "external authorization"
-
-// providerProblem reports why an extension provider cannot be used for a purpose. It returns the
-// finding, or nil if there is none.
-func (a *analysis) providerProblem(o *config.Object, field, name string, purpose config.Signal) *Finding {
-	all := a.mesh.GetExtensionProviders()
-	i := slices.IndexFunc(all, func(p *mesh.MeshConfig_ExtensionProvider) bool { return p.GetName() == name })
-	if i < 0 {
-		f := a.report(ReferenceNotFound, o, field, fmt.Sprintf("the mesh has no extension provider %q", name),
-			"add it to mesh.extensionProviders in the settings"+a.otherProviders(purpose))
-		f.offline = Info
-		return f
+// providerReference reports an extension provider that does not exist or cannot be called.
+func (a *analysis) providerReference(o *config.Object, r push.ProviderReference) {
+	all, offline := a.mesh.GetExtensionProviders(), feed.Error
+	others := ""
+	if names := config.ProvidersOf(a.mesh, r.Signal); len(names) > 0 {
+		others = "; the mesh has " + strings.Join(names, ", ")
 	}
-	namespace, host, port := push.ProviderService(all[i])
-	if actual := cmp.Or(config.SignalOf(all[i]), authorization); actual != purpose {
-		return a.report(ReferenceNotFound, o, field, fmt.Sprintf("extension provider %q does not do %s", name, purpose),
-			"name one that does"+a.otherProviders(purpose))
-	}
-	for _, s := range a.covered(host) {
-		if _, ok := s.Port(port); ok && s.Host == host && (namespace == "" || s.Namespace == namespace) {
-			return nil
+	var text, remedy string
+	i := slices.IndexFunc(all, func(p *mesh.MeshConfig_ExtensionProvider) bool { return p.GetName() == r.Name })
+	switch {
+	case i < 0:
+		text = fmt.Sprintf("the mesh has no extension provider %q", r.Name)
+		remedy, offline = "add it to mesh.extensionProviders in the settings"+others, Info
+	case config.SignalOf(all[i]) != r.Signal:
+		text = fmt.Sprintf("extension provider %q does not receive %s", r.Name, r.Signal)
+		remedy = "name one that does" + others
+	default:
+		namespace, host, port := push.ProviderService(all[i])
+		serves := func(s *registry.Service) bool {
+			_, ok := s.Port(port)
+			return ok && s.Host == host && (namespace == "" || s.Namespace == namespace)
 		}
+		if host == "" || slices.ContainsFunc(a.covered(host), serves) {
+			return
+		}
+		text = fmt.Sprintf("no service %s has port %d, which extension provider %q needs", host, port, r.Name)
+		remedy, offline = "declare the service", Info
 	}
-	if host == "" {
-		return nil
+	severity, effect := feed.Warning, ", so nothing receives these "+string(r.Signal)
+	if r.Signal == config.Requests {
+		severity, effect = feed.Error, ", so requests that match this policy are denied"
 	}
-	f := a.report(ReferenceNotFound, o, field,
-		fmt.Sprintf("no service %s has port %d, which extension provider %q needs", host, port, name), "declare the service")
-	f.offline = Info
-	return f
-}
-
-// otherProviders lists the providers for a purpose, as the end of a remedy.
-func (a *analysis) otherProviders(purpose config.Signal) string {
-	if purpose == authorization {
-		purpose = ""
+	f := a.report(ReferenceNotFound, o, r.Field, text+effect, remedy)
+	f.Severity = severity
+	if f.offline = offline; offline != Info {
+		f.offline = severity
 	}
-	if names := config.ProvidersOf(a.mesh, purpose); len(names) > 0 {
-		return "; the mesh has " + strings.Join(names, ", ")
-	}
-	return ""
 }

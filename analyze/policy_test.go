@@ -79,7 +79,7 @@ func TestPolicies(t *testing.T) {
 			[]string{`IST0101 mesh.yaml:1 AuthorizationPolicy shop/c spec.provider.name: no service web.internal has port 80, which extension provider "authorizer" needs, so requests that match this policy are denied`},
 		},
 		{"no such provider", []string{custom("nobody")}, []string{`the mesh has no extension provider "nobody", so requests that match this policy are denied`}},
-		{"a provider of another kind", []string{custom("envoy")}, []string{`extension provider "envoy" does not do external authorization`}},
+		{"a provider of another kind", []string{custom("envoy")}, []string{`extension provider "envoy" does not receive requests for authorization`}},
 	})
 }
 
@@ -94,7 +94,7 @@ func TestTelemetryProviders(t *testing.T) {
 		{"no such provider", []string{telemetry("accessLogging: [{}, {providers: [{name: envoy}, {name: evoy}]}]")},
 			[]string{at + `accessLogging[1].providers[1].name: the mesh has no extension provider "evoy", so nothing receives these access logs | add it to mesh.extensionProviders in the settings; the mesh has envoy`}},
 		{"another kind", []string{telemetry("metrics: [{providers: [{name: envoy}]}]")},
-			[]string{at + `metrics[0].providers[0].name: extension provider "envoy" does not do metrics, so nothing receives these metrics | name one that does; the mesh has prometheus`}},
+			[]string{at + `metrics[0].providers[0].name: extension provider "envoy" does not receive metrics, so nothing receives these metrics | name one that does; the mesh has prometheus`}},
 		{"selects nobody: the root namespace has no workload", []string{object(config.WorkloadGroup, "shop/web", "metadata: {labels: {app: web}}, template: {}"), object(config.Telemetry, "istio-system/t", "selector: {matchLabels: {app: web}}")},
 			[]string{"in namespace istio-system has the label app: web, so this has no effect"}},
 		{"no service", []string{telemetry("tracing: [{providers: [{name: spans}]}]")},

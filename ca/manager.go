@@ -39,10 +39,6 @@ type ManagerConfig struct {
 	Address string
 	// Replicas returns the other replicas that are alive. Nil: none is known.
 	Replicas func() []admin.Replica
-	// ReplicaToken is a file with a replica token, which proves to the replica that has the root's key
-	// that this one belongs to the mesh. It is read while this one has no intermediate. Empty: there is
-	// none.
-	ReplicaToken string
 	// Audit receives what is loaded and each step of a rotation. It may be nil.
 	Audit func(audit.Event)
 	// Log may be nil.

@@ -112,10 +112,6 @@ func (m *Manager) attestReplica(_ context.Context, c Call) (*Proof, error) {
 	return &Proof{How: byReplica, Caller: "replica token " + t.id, token: c.Bearer, from: c.From}, nil
 }
 
-func refuseNoKey(err error) *Refusal {
-	return refuseReplica(codes.FailedPrecondition, "no root key", "this replica does not have the root's key: %w", err)
-}
-
 // answerReplica issues an intermediate to another replica, and uses up its token.
 func (m *Manager) answerReplica(_ context.Context, c Call, p *Proof, raw []byte) ([]string, error) {
 	ask, err := parseAsk(raw)
@@ -124,7 +120,8 @@ func (m *Manager) answerReplica(_ context.Context, c Call, p *Proof, raw []byte)
 	}
 	pair, err := m.activeKey()
 	if err != nil {
-		return nil, refuseNoKey(err)
+		return nil, refuseReplica(codes.FailedPrecondition, "no root key", "this replica does not have the root's key: %w",
+			err)
 	}
 	cert, err := pair.intermediate(m.config.TrustDomain, ask.Key, c.Now)
 	if err != nil {

@@ -81,7 +81,13 @@ func (f *fleet) file(text string) string {
 func (f *fleet) another(token string) *house {
 	h := newHouse(f.t)
 	h.records = f.first.records
-	h.config.Records, h.config.Address, h.config.ReplicaToken = f.first.records, "127.0.13.4:1", token
+	h.config.Records, h.config.Address = f.first.records, "127.0.13.4:1"
+	if token != "" {
+		info, err := os.Stat(token)
+		must(f.t, err)
+		must(f.t, os.MkdirAll(h.config.Dir, 0o700))
+		must(f.t, os.WriteFile(h.at(replicaTokenFile), mustRead(f.t, token), info.Mode()))
+	}
 	h.config.Replicas = func() []admin.Replica { return []admin.Replica{{Name: "one", Address: f.first.config.Address}} }
 	return h
 }
@@ -108,7 +114,7 @@ func TestReplica(t *testing.T) {
 	if got := f.first.audited(audit.ReplicaIssue); len(got) != 1 || !strings.Contains(got[0], "replica token") {
 		t.Errorf("audited is %q", got)
 	}
-	if err := os.Remove(file); err != nil { // it has served
+	if err := os.Remove(h.at(replicaTokenFile)); err != nil { // it has served
 		t.Fatal(err)
 	}
 	if again := h.move(); !again.Signer().Cert.Equal(two.Signer().Cert) {
@@ -126,8 +132,7 @@ func TestReplicaRefused(t *testing.T) {
 		token func(f *fleet) string
 		want  string
 	}{
-		"no token":  {func(*fleet) string { return "" }, "run \"ashorectl ca replica-token\" there"},
-		"no file":   {func(*fleet) string { return "/nowhere/token" }, "setting ca.replicaToken, file /nowhere/token"},
+		"no token":  {func(*fleet) string { return "" }, "put what \"ashorectl ca replica-token\" prints there into"},
 		"not one":   {func(f *fleet) string { return f.file("ashore-join.x.y") }, "does not have the form"},
 		"open file": {func(f *fleet) string { file := f.token(); must(t, os.Chmod(file, 0o644)); return file }, "every user of this machine can read"},
 		"mistyped": {func(f *fleet) string {

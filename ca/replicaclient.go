@@ -71,20 +71,16 @@ func (s *selfSigned) replicaCall(root *x509.Certificate, now time.Time) (c repli
 		}
 		return c, addresses, nil
 	}
-	if s.config.ReplicaToken == "" {
-		return c, nil, fmt.Errorf("setting ca.replicaToken: this mesh has a root, whose key is with another replica, "+
-			"and nothing proves that this one belongs to it: run \"ashorectl ca replica-token\" there, put what it prints "+
-			"into a file here, readable by ashored alone, and name the file in the setting (or restore %s from a backup)",
-			s.dir.at(rootFile))
-	}
 	var named, address string
 	c.token, named, address, err = s.replicaToken()
 	if id := RootID(root); err == nil && named != id {
 		err = fmt.Errorf("the store says that root %s signs, and the token names root %s: it is of another mesh, or older "+
-			"than a rotation; make a new one (\"ashorectl ca replica-token\")", id, named)
+			"than a rotation", id, named)
 	}
 	if err != nil {
-		return c, nil, s.tokenError(err)
+		return c, nil, fmt.Errorf("this mesh has a root, whose key is with another replica, and this one has no valid token: "+
+			"put what \"ashorectl ca replica-token\" prints there into %s, mode 0600, or restore %s from a backup: %w",
+			s.dir.at(replicaTokenFile), rootFile, err)
 	}
 	c.tls = controlPlaneTLS(NewBundle(root), s.config.TrustDomain, now)
 	return c, []string{address}, nil
@@ -92,23 +88,16 @@ func (s *selfSigned) replicaCall(root *x509.Certificate, now time.Time) (c repli
 
 // replicaToken reads the file of the replica token.
 func (s *selfSigned) replicaToken() (text, root, address string, err error) {
-	data, info, err := readfile.Read(s.config.ReplicaToken, 4<<10)
+	path := s.dir.at(replicaTokenFile)
+	data, info, err := readfile.Read(path, 4<<10)
 	if err == nil {
-		err = checkKeyMode(s.config.ReplicaToken, info.Mode())
+		err = checkKeyMode(path, info.Mode())
 	}
 	if err == nil {
 		text = strings.TrimSpace(string(data))
 		root, address, err = parseReplicaToken(text)
 	}
-	if err != nil {
-		err = fmt.Errorf("%w: put what \"ashorectl ca replica-token\" prints into it", err)
-	}
 	return text, root, address, err
-}
-
-// tokenError names the setting and the file.
-func (s *selfSigned) tokenError(err error) error {
-	return fmt.Errorf("setting ca.replicaToken, file %s: %w", s.config.ReplicaToken, err)
 }
 
 // replicaCall is a call for an intermediate.

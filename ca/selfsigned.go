@@ -19,6 +19,9 @@ const (
 	rootFile         = "root-key.pem"
 	nextRootFile     = "next-root-key.pem" // until the records have the new root
 	intermediateFile = "intermediate-key.pem"
+	// replicaTokenFile has the replica token that an operator put there. It is read while this replica
+	// has no intermediate.
+	replicaTokenFile = "replica-token"
 )
 
 const (

@@ -154,7 +154,7 @@ func proxyFields() []meshField {
 		{"terminationDrainDuration", ignored, agent},
 		{"meshId", ignored, agent},
 		{"readinessProbe", ignored, "a workload is probed as its WorkloadGroup, or its agent's settings, say"},
-		{"proxyStatsMatcher", honoured, "which further statistics proxies keep, from the next start of their agents on"},
+		{"proxyStatsMatcher", honoured, "which further statistics the proxies of WorkloadGroups keep, from the next start of their agents on"},
 		{"holdApplicationUntilProxyStarts", ignored, "applications are started by systemd, not by Ashore"},
 		{"caCertificatesPem", ignored, "proxies get the roots from the agent"},
 		{"image", ignored, "Envoy is a program of the machine, not an image"},

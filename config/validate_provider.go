@@ -12,16 +12,18 @@ import (
 	mesh "istio.io/api/mesh/v1alpha1"
 )
 
-// Signal is what an extension provider of telemetry receives.
+// Signal is what an extension provider receives.
 type Signal string
 
 const (
 	Metrics    Signal = "metrics"
 	AccessLogs Signal = "access logs"
 	Spans      Signal = "spans"
+	// Requests are those that a CUSTOM AuthorizationPolicy asks about.
+	Requests Signal = "requests for authorization"
 )
 
-// SignalOf returns what a provider receives. It is empty for a provider of another kind.
+// SignalOf returns what a provider receives. It is empty for a provider that is not supported.
 func SignalOf(p *mesh.MeshConfig_ExtensionProvider) Signal {
 	switch p.GetProvider().(type) {
 	case *mesh.MeshConfig_ExtensionProvider_Prometheus:
@@ -31,6 +33,8 @@ func SignalOf(p *mesh.MeshConfig_ExtensionProvider) Signal {
 		return AccessLogs
 	case *mesh.MeshConfig_ExtensionProvider_Opentelemetry, *mesh.MeshConfig_ExtensionProvider_Zipkin:
 		return Spans
+	case *mesh.MeshConfig_ExtensionProvider_EnvoyExtAuthzHttp, *mesh.MeshConfig_ExtensionProvider_EnvoyExtAuthzGrpc:
+		return Requests
 	}
 	return ""
 }

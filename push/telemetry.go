@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	mesh "istio.io/api/mesh/v1alpha1"
+	security "istio.io/api/security/v1beta1"
 	telemetry "istio.io/api/telemetry/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -56,7 +57,7 @@ func (c *Context) providersFor(f Facets) *intern.List[*mesh.MeshConfig_Extension
 	return c.tables.providers.Of(out)
 }
 
-// ProviderReference is a provider that a Telemetry object names.
+// ProviderReference is an extension provider that an object names.
 type ProviderReference struct {
 	// Name is the provider's, Field the path of the name.
 	Name, Field string
@@ -64,8 +65,15 @@ type ProviderReference struct {
 	Signal config.Signal
 }
 
-// ProviderReferences returns the providers that a Telemetry object names.
+// ProviderReferences returns the extension providers that a Telemetry or an AuthorizationPolicy
+// names.
 func ProviderReferences(o *config.Object) (out []ProviderReference) {
+	if p, ok := o.Spec.(*security.AuthorizationPolicy); ok {
+		if p.Action != security.AuthorizationPolicy_CUSTOM {
+			return nil
+		}
+		return []ProviderReference{{p.GetProvider().GetName(), "spec.provider.name", config.Requests}}
+	}
 	add := func(field string, entry int, signal config.Signal, refs []*telemetry.ProviderRef) {
 		for i, r := range refs {
 			path := fmt.Sprintf("spec.%s[%d].providers[%d].name", field, entry, i)

@@ -40,7 +40,8 @@ func (st *stream) refresh() {
 	}
 }
 
-// target sees to it that a type has what the latest context says, or the latest configuration objects. Called with mu held.
+// target sees to it that a type has what the latest context says, or the latest configuration
+// objects. Called with mu held.
 func (st *stream) target(t *ads.Subscription) {
 	switch typeURL := t.Kind().TypeURL; {
 	case st.reads.Load() && st.server.knows(typeURL):

@@ -142,7 +142,7 @@ func TestDump(t *testing.T) {
 		var got []string
 		for _, ty := range d {
 			for _, r := range ty.Resources {
-				got = append(got, fmt.Sprint(r.Name, " ", r.Version() != "", " ", len(r.Any()) > 0))
+				got = append(got, fmt.Sprint(r.Name, " ", r.Version() != "", " ", len(r.Body()) > 0))
 			}
 		}
 		want := []string{"a true true", "a true true", "l1 true true", "r1 true true"}

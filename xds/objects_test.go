@@ -29,7 +29,6 @@ type library struct {
 
 const bookType = "networking.istio.io/v1/ServiceEntry"
 
-
 func (library) Knows(typeURL string) bool { return typeURL == bookType }
 
 func (l library) Set(typeURL string) (resource.Set, bool) {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/excerpt"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
@@ -32,21 +33,30 @@ const disconnectTimeout = 5 * time.Second
 // maxHealthMessage is how much of a health message is kept, in bytes.
 const maxHealthMessage = 1 << 10
 
-// register registers the workload if its node asks for that.
+// register registers the workload if its node asks for that. Errors: a status.
 func (st *stream) register(ctx context.Context) error {
-	s, ask := st.server, st.proxy.registration
-	if s.cfg.Runtime == nil || ask.group == "" && ask.entry == "" {
+	ask := st.proxy.registration
+	if st.server.cfg.Runtime == nil || ask.group == "" && ask.entry == "" {
 		return nil
 	}
 	target, err := st.mayRegister(ctx)
-	if err != nil {
+	if err == nil {
+		st.group = ask.group
+		if st.proxy.purpose == forConfig {
+			return nil
+		}
+		err = st.connect(ctx, target)
+	}
+	if err != nil && status.Code(err) != codes.Unavailable {
 		st.refuseRegistration(err)
-		return err
 	}
-	st.group = ask.group
-	if st.proxy.purpose == forConfig {
-		return nil
-	}
+	return err
+}
+
+// connect registers the workload. target is its WorkloadGroup, or the WorkloadEntry that it reports
+// for. Errors: a status.
+func (st *stream) connect(ctx context.Context, target *config.Object) error {
+	ask := st.proxy.registration
 	r := registry.Registration{
 		RegistrationKey: registry.RegistrationKey{Namespace: st.proxy.Namespace, Group: ask.group, Name: ask.entry},
 		Identity:        st.who.Identity.String(),
@@ -58,6 +68,7 @@ func (st *stream) register(ctx context.Context) error {
 		Network:         st.proxy.Network,
 		Unintercepted:   st.proxy.Type == push.Sidecar && st.proxy.Interception == push.None,
 		Probed:          ask.probed,
+		Session:         st.session(),
 	}
 	if ask.group != "" {
 		r.Name = registry.RegistrationName(ask.group, r.Addresses[0], r.Network)
@@ -66,16 +77,13 @@ func (st *stream) register(ctx context.Context) error {
 		r.Labels[l.Key] = l.Value
 	}
 	if err := st.mayBegin(target, &r); err != nil {
-		st.refuseRegistration(err)
 		return err
 	}
-	r.Session = st.session()
-	if err := s.cfg.Runtime.Connect(ctx, r); err != nil {
-		if errors.Is(err, registry.ErrTooLarge) {
-			err = status.Error(codes.InvalidArgument, err.Error())
-			st.refuseRegistration(err)
-			return err
-		}
+	err := st.server.cfg.Runtime.Connect(ctx, r)
+	switch {
+	case errors.Is(err, registry.ErrTooLarge):
+		return status.Error(codes.InvalidArgument, err.Error())
+	case err != nil:
 		st.logLine(hclog.Error, "workload could not be registered", "proxy", st.proxy.ID,
 			"workload", r.Namespace+"/"+r.Name, "error", err)
 		return status.Error(codes.Unavailable, "the workload could not be registered: try another replica")

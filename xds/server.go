@@ -103,8 +103,8 @@ type Config struct {
 	// Admissions is how many streams may generate a type for the first time at once; the others wait.
 	// Zero means two for each processor.
 	Admissions int
-	// RouteWait is how long a listener, route or filter waits until the endpoints of a new cluster
-	// that it names are acknowledged. Zero means 2s.
+	// RouteWait is how long a listener, route or filter waits until the endpoints of a new or changed
+	// cluster that it names are acknowledged. Zero means 2s.
 	RouteWait time.Duration
 	// RemovalWait is how long a removed cluster or route stays, so that what uses it moves on first.
 	// Zero means 10s.
@@ -113,18 +113,16 @@ type Config struct {
 
 // Server serves aggregated discovery, incremental and state of the world. Safe for concurrent use.
 type Server struct {
-	cfg     Config       // immutable
-	log     hclog.Logger // immutable
-	metrics *metrics     // immutable
-	cache   *ads.Cache   // immutable
-	nodes   nodes        // safe for concurrent use
-	// workloads limits the streams of each workload.
-	workloads *connlimit.Limiter[*memory] // immutable
-	admit     chan struct{}               // immutable; has a token for each stream that generates a type for the first time
-	stopped   chan struct{}               // immutable; closed when Run ends
-	name      string                      // immutable; unique to this process
-	recheck   chan struct{}               // cap 1; written by Recheck, read by Run
-	serial    atomic.Uint64               // of streams
+	cfg     Config        // immutable
+	log     hclog.Logger  // immutable
+	metrics *metrics      // immutable
+	cache   *ads.Cache    // immutable
+	nodes   nodes         // safe for concurrent use
+	admit   chan struct{} // immutable; has a token for each stream that generates a type for the first time
+	stopped chan struct{} // immutable; closed when Run ends
+	name    string        // immutable; unique to this process
+	recheck chan struct{} // cap 1; written by Recheck, read by Run
+	serial  atomic.Uint64 // of streams
 	// rechecks counts calls of Recheck: a stream that was verified before the last one is verified
 	// again when it is added.
 	rechecks atomic.Uint64
@@ -132,6 +130,8 @@ type Server struct {
 	peerLog  *ratelimit.Logger // immutable; for lines that peers can cause at will
 
 	audits ratelimit.Limiter // safe for concurrent use; audit events, by action and peer
+
+	workloads *connlimit.Limiter[*memory] // immutable; the streams of each workload
 
 	mu      sync.Mutex
 	streams map[*stream]struct{} // guarded by mu

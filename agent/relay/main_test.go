@@ -102,7 +102,7 @@ func (p *plane) publish(resources ...*resource.Resource) {
 	p.server.Publish(p.mesh.Context(xdstest.Layers(resources...)), time.Now())
 }
 
-// count is a counter of the server by its label: "cds 1".
+// count is a counter of the server by its label, where it is not zero: "cds 1".
 func (p *plane) count(metric string) (out []string) {
 	families, err := p.metrics.Gather()
 	if err != nil {
@@ -110,8 +110,11 @@ func (p *plane) count(metric string) (out []string) {
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			if f.GetName() == metric && m.GetLabel()[0].GetValue() != "probe" { // that is for the agent itself
-				out = append(out, fmt.Sprint(m.GetLabel()[0].GetValue(), " ", m.GetCounter().GetValue()))
+			if f.GetName() != metric || m.GetCounter().GetValue() == 0 {
+				continue
+			}
+			if kind := m.GetLabel()[0].GetValue(); kind != "probe" { // that is for the agent itself
+				out = append(out, fmt.Sprint(kind, " ", m.GetCounter().GetValue()))
 			}
 		}
 	}

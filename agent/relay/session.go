@@ -103,6 +103,9 @@ func (s *session) run(ctx context.Context) (err error) {
 
 // request handles a request of Envoy.
 func (s *session) request(r *request) error {
+	if r.TypeUrl == "" || len(r.ResourceLocatorsSubscribe) > 0 { // the control plane would end the link
+		return status.Error(codes.InvalidArgument, "a request needs a type_url, and resource names instead of locators")
+	}
 	sub, first := s.subscribe(r)
 	if s.up != nil {
 		s.up.send(r)

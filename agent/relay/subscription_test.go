@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -88,5 +90,34 @@ func TestUnusedResources(t *testing.T) {
 		if got := count(); got != tc.want {
 			t.Errorf("%d subscribed: %d are kept, want %d", tc.subscribed, got, tc.want)
 		}
+	}
+}
+
+// A request that the control plane would refuse ends the stream of Envoy, not the link.
+func TestBadRequest(t *testing.T) {
+	t.Parallel()
+	locator := []*discoveryv3.ResourceLocator{{Name: "a"}}
+	for _, bad := range []*request{{}, {TypeUrl: resource.ClusterType, ResourceLocatorsSubscribe: locator}} {
+		if err := (&session{}).request(bad); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%v: got %v", bad, err)
+		}
+	}
+}
+
+// What a newer Envoy left in the cache stays when an older one, which was new itself, goes on alone.
+func TestOlderEnvoy(t *testing.T) {
+	t.Parallel()
+	r := &Relay{cache: filled(t), rejected: rejected{}}
+	s := &session{relay: r, up: &upstream{}, subs: map[string]*subscription{}}
+	r.sessions = []*session{s, {}}
+	sub, _ := s.subscribe(&request{TypeUrl: resource.ClusterType})
+	for _, nonce := range []string{"1", "2"} {
+		sub.send(&response{TypeUrl: resource.ClusterType, Nonce: nonce,
+			Resources: []*discoveryv3.Resource{{Name: "c", Version: nonce}}})
+		s.subscribe(&request{TypeUrl: resource.ClusterType, ResponseNonce: nonce})
+		r.sessions = []*session{s}
+	}
+	if got := r.cache.versions(resource.ClusterType); got["c"] != "2" || len(got) != 3 {
+		t.Errorf("the cache has %v, want c of version 2, and a and b", got)
 	}
 }

@@ -37,7 +37,8 @@ type outcome struct {
 }
 
 func (t *tool) explainRequestCommand() *cobra.Command {
-	var q admin.RequestQuery
+	q := admin.RequestQuery{Headers: map[string]string{}}
+	var headers map[string]string
 	cmd := &cobra.Command{
 		Use:   "request FROM HOST[:PORT]",
 		Short: "Show where a request goes, and why it would fail; nothing is sent",
@@ -46,7 +47,10 @@ func (t *tool) explainRequestCommand() *cobra.Command {
   ashorectl explain request web-1.shop api.example --header x-canary=true`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q.From = args[0]
+			q.From, q.Method = args[0], strings.ToUpper(q.Method)
+			for name, value := range headers {
+				q.Headers[strings.ToLower(name)] = value
+			}
 			if !strings.HasPrefix(q.Path, "/") {
 				return usage(cmd, fmt.Errorf("--path %s: want a path that begins with /", q.Path))
 			}
@@ -64,7 +68,7 @@ func (t *tool) explainRequestCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&q.Method, "method", "GET", "HTTP method")
 	cmd.Flags().StringVar(&q.Path, "path", "/", "HTTP path, with a query")
-	cmd.Flags().StringToStringVar(&q.Headers, "header", nil, "further header, `name=value`, in lower case; can be repeated")
+	cmd.Flags().StringToStringVar(&headers, "header", nil, "further header, `name=value`; can be repeated")
 	return cmd
 }
 

@@ -15,6 +15,8 @@ import (
 func (*fake) Route(_ context.Context, q admin.RequestQuery) (admin.RoutedRequest, error) {
 	out := admin.RoutedRequest{Proxy: "sidecar~10.0.0.1~web-1.shop~x", Identity: "spiffe://td/ns/shop/sa/web", Hops: []admin.Hop{}}
 	switch {
+	case q.Headers["x-canary"] == "yes":
+		out.Hops = []admin.Hop{{Route: "canary", Code: 418, Reason: "the route answers by itself"}}
 	case q.Port != 80:
 		return out, nil
 	case q.Host == "db.service.consul":
@@ -50,7 +52,7 @@ Envoys may know more, such as ejected endpoints. What one answered is in its acc
 ashorectl explain flags explains the response flags.
 `
 	for args, want := range map[string]string{
-		"web-1.shop db.service.consul --method POST --path /items": head + `POST db.service.consul:80/items
+		"web-1.shop db.service.consul --method post --path /items": head + `POST db.service.consul:80/items
 
 503 NC: the proxy has no such cluster
   only if    the header x-canary matches
@@ -80,6 +82,11 @@ the application answers
   cluster    outbound|80||web.service.consul (100 %)
   endpoints  1 endpoint in use; of the service 1 healthy, 0 unhealthy, 1 draining
   TLS        TLS
+` + tail,
+		"web-1.shop db.service.consul --header X-Canary=yes": head + `GET db.service.consul:80/
+
+418: the route answers by itself
+  route      canary
 ` + tail,
 		"shop/web who:99": head + `GET who:99/
 

@@ -26,6 +26,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fake struct {
 	problems []feed.Problem
 	others   []string // names of further proxies
+	// prometheus is the setting metrics.prometheus.
+	prometheus string
 }
 
 func (*fake) Version() admin.Version { return build.Info{Version: "v1.2.3", Commit: "abc", Go: "go1"} }
@@ -49,6 +51,7 @@ func (f *fake) Status() admin.Status {
 							Error: "unknown filter"}}}}},
 		},
 	}
+	s.Prometheus = f.prometheus
 	for _, id := range f.others {
 		s.Proxies = append(s.Proxies, admin.ProxyStatus{ID: id, Types: []admin.TypeStatus{}})
 	}

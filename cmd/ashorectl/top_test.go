@@ -90,9 +90,11 @@ func TestTopOfPrometheus(t *testing.T) {
 		"top workloads --window 1m":         "NAME      REQUESTS/S  ERRORS  P50    P99\nshop/api  4.00        25.00%  2.5ms  5.0ms\n",
 		"top workloads --window 1m -o json": "[\n  {\n    \"name\": \"shop/api\",\n    \"requests\": 4,\n    \"errors\": 0.25,\n    \"p50\": 2.5,\n    \"p99\": 4.95\n  }\n]\n",
 	} {
-		code, out, errOut := result(t, append(strings.Fields(args), "--prometheus", srv.URL+"/prom/")...)
-		if d := cmp.Diff(want, out); code != 0 || d != "" {
-			t.Errorf("%s: exit code %d, %s (-want +got):\n%s", args, code, errOut, d)
+		for _, flag := range [][]string{{"--prometheus", srv.URL + "/prom/"}, {"--socket", serve(t, &fake{prometheus: srv.URL + "/prom"})}} {
+			code, out, errOut := result(t, append(strings.Fields(args), flag...)...)
+			if d := cmp.Diff(want, out); code != 0 || d != "" {
+				t.Errorf("%s: exit code %d, %s (-want +got):\n%s", args, code, errOut, d)
+			}
 		}
 	}
 	for args, want := range map[string]string{

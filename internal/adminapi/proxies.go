@@ -81,16 +81,11 @@ func typeStatus(t xds.TypeStatus) admin.TypeStatus {
 func dumpOf(t xds.TypeDump) (admin.DumpType, error) {
 	out := admin.DumpType{Type: shortType(t.TypeURL), TypeURL: t.TypeURL, Resources: []admin.DumpResource{}}
 	for _, r := range t.Resources {
-		var a anypb.Any
-		err := proto.Unmarshal(r.Any(), &a)
-		var body json.RawMessage
-		if err == nil {
-			body, err = bodyJSON(r.Name, &a)
-		}
+		body, err := bodyJSON(r.Name, r.Any())
 		if err != nil {
 			return out, fmt.Errorf("show %s: %w", r.Name, err)
 		}
-		out.Resources = append(out.Resources, admin.DumpResource{Name: r.Name, Version: r.Version(), Bytes: len(a.Value),
+		out.Resources = append(out.Resources, admin.DumpResource{Name: r.Name, Version: r.Version(), Bytes: len(r.Body()),
 			Body: body})
 	}
 	return out, nil

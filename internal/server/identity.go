@@ -56,7 +56,7 @@ func (s *Server) newIdentity(ctx context.Context, reach reach, rt *shared.Runtim
 	}
 	c := ca.ManagerConfig{
 		Dir: authorityFolder(cfg), Plugged: cfg.CA.Plugged, TrustDomain: domain,
-		Names: serverNames(cfg, reach.addresses), Records: records, ReplicaToken: cfg.CA.ReplicaToken,
+		Names: serverNames(cfg, reach.addresses), Records: records,
 		Replicas: otherReplicas(cfg, rt), Audit: s.audit.Record, Log: log,
 		Dependents: id.ledger.Dependents, Existing: !cfg.Development,
 	}
@@ -95,19 +95,8 @@ func serverNames(cfg settings.Config, reached []string) []string {
 
 // verify returns the identity of a certificate chain.
 func (id *identity) verify(chain []*x509.Certificate, now time.Time) (spiffe.ID, error) {
-	if id == nil {
-		return spiffe.ID{}, errors.New("there is no certificate authority")
-	}
 	p, err := id.peers.Verify(chain, now)
 	return p.ID, err
-}
-
-// revoked returns why an identity or a certificate is revoked, or nil. It is cheap.
-func (id *identity) revoked(who spiffe.ID, fingerprint string) error {
-	if id == nil {
-		return nil
-	}
-	return id.peers.Revoked(who, fingerprint)
 }
 
 // joined returns the group that the workload of a certificate joined, empty if it is unknown. A key

@@ -50,8 +50,9 @@ func Init(ctx context.Context, cfg settings.Config, log hclog.Logger) (done []st
 		return nil, err
 	case created:
 		done = append(done, "created the store "+s.shared.Place()+" in Consul, with the content of "+cfg.State)
-	case cfg.Store.Shared():
-		return append(done, "the store "+s.shared.Place()+" in Consul exists already: this replica shares it"), nil
+	case cfg.Store.Shared(): // an operator puts a replica token into the folder
+		err := os.MkdirAll(authorityFolder(cfg), 0o700)
+		return append(done, "the store "+s.shared.Place()+" in Consul exists already: this replica shares it"), err
 	}
 	if !cfg.Secure() || cfg.CA.Plugged != "" {
 		return done, nil

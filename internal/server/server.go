@@ -141,13 +141,16 @@ func (s *Server) build(ctx context.Context) error {
 		return err
 	}
 	objects, export := s.newMCP()
-	s.proxies, err = xds.New(xds.Config{
+	c := xds.Config{
 		Generator: gen.New(), Objects: objects, Runtime: workloads, RegisterAnybody: cfg.Development,
-		Verify: id.verify, Workload: ca.WorkloadName, Revoked: id.revoked, Joined: id.joined,
 		WorkloadStreams: workloadConnections, WorkloadBytes: workloadBytes,
 		Log: s.log, Registerer: s.registry, Audit: s.audit.Record,
-	})
-	if err != nil {
+	}
+	if id != nil {
+		c.Verify, c.Revoked = id.verify, id.peers.Revoked
+		c.Workload, c.Joined = ca.WorkloadName, id.joined
+	}
+	if s.proxies, err = xds.New(c); err != nil {
 		return err
 	}
 	s.run("xds", s.proxies.Run)
@@ -195,7 +198,7 @@ func (s *Server) serveOperators(id *identity, reach reach, workloads *shared.Run
 		Notes: reach.notes, OtherAddresses: workloads.Advertised}
 	if id != nil {
 		s.api.Manager, s.api.Ledger = id.manager, id.ledger
-		s.api.Revoked, s.api.Workloads = id.revoked, id.ledger.Workloads
+		s.api.Revoked, s.api.Workloads = id.peers.Revoked, id.ledger.Workloads
 		health := newAuthorityHealth(s.api, id.jwt)
 		s.report(health.problems)
 		s.run("certificate authority health", health.run)

@@ -21,10 +21,6 @@ type CA struct {
 	// cert-chain.pem) of an authority to sign with. Default: none, an authority of its own is made
 	// in the state folder.
 	Plugged string `yaml:"plugged"`
-	// ReplicaToken is a file with a token that "ashorectl ca replica-token" made on another
-	// replica: it gets this one its first intermediate. Default: none; the first replica makes the
-	// root.
-	ReplicaToken string `yaml:"replicaToken"`
 	// Validity is how long a workload's certificate lives. Default 24h. None ends after the
 	// certificate that signs it.
 	Validity time.Duration `yaml:"validity"`

@@ -9,15 +9,15 @@ import (
 
 // Order decides what a stream sends next. Its rules are what Envoy needs:
 //
-//   - A listener, route or extension that names a new cluster waits until the cluster's endpoints are
-//     acknowledged, at most RouteWait. (Routes sent 300 ms before the endpoints cost requests.) An
-//     extension waits also for another one that it leaves requests to.
+//   - A listener, route or extension that names a new or changed cluster waits until the cluster's
+//     endpoints are acknowledged, at most RouteWait. (Routes sent 300 ms before the endpoints cost
+//     requests.) An extension waits also for another one that it leaves requests to.
 //   - An extension that permits more than before waits until those that refuse more are
 //     acknowledged. So no request passes between a rule that is gone and one that has not arrived.
 //   - A removed cluster or route stays for RemovalWait, so that what uses it moves on first, and what
 //     an extension asked of a cluster is answered. It stays as long as the client keeps an older
-//     listener, route or extension that uses it. Endpoints of a removed cluster stay until the client
-//     drops them.
+//     listener, route or extension, which may use it. Endpoints of a removed cluster stay until the
+//     client drops them.
 //   - A changed cluster warms again: its endpoints are sent again.
 //   - Nothing else waits. Endpoints and secrets never wait for clusters, whose acknowledgement Envoy
 //     withholds until it has them.
@@ -119,10 +119,15 @@ func (o *Order) hold(s *Subscription) Hold {
 
 // holdRemoval is how long the removal of a resource waits.
 func (o *Order) holdRemoval(s *Subscription, name string, since, now time.Time) time.Duration {
-	ref := resource.Ref{TypeURL: s.kind.TypeURL, Name: name}
 	switch s.kind.TypeURL {
-	case resource.ClusterType, resource.RouteType:
-		if o.inUse(ref) {
+	case resource.ClusterType:
+		if o.keepsOlder(resource.ListenerType) || o.keepsOlder(resource.RouteType) ||
+			o.keepsOlder(resource.ExtensionConfigType) {
+			return Forever
+		}
+		return left(since, now, o.RemovalWait)
+	case resource.RouteType:
+		if o.keepsOlder(resource.ListenerType) {
 			return Forever
 		}
 		return left(since, now, o.RemovalWait)
@@ -138,20 +143,20 @@ func (o *Order) holdRemoval(s *Subscription, name string, since, now time.Time) 
 	return 0
 }
 
-// holdChange is how long the next version of a resource waits: for new clusters, and of an extension
-// also for others that it leaves requests to, or that refuse more.
+// holdChange is how long the next version of a resource waits: for new or changed clusters, and of an
+// extension also for others that it leaves requests to, or that refuse more.
 func (o *Order) holdChange(s *Subscription, name string, next *resource.Resource, since, now time.Time) time.Duration {
 	waits := false
 	switch s.kind.TypeURL {
 	case resource.ListenerType, resource.RouteType:
-		waits = o.namesNewCluster(next)
+		waits = o.namesSentCluster(next)
 	case resource.ExtensionConfigType:
 		if had, _ := s.current(name); permitsMore(had, next) && refusesMore(s) {
 			return Forever
 		}
-		waits = o.namesNewCluster(next)
+		waits = o.namesSentCluster(next)
 		for other := range refs(next, resource.ExtensionConfigType) {
-			waits = waits || o.namesNewCluster(s.To.Get(other))
+			waits = waits || o.namesSentCluster(s.To.Get(other))
 		}
 	}
 	if !waits {
@@ -206,9 +211,9 @@ func refs(r *resource.Resource, typeURL string) func(yield func(string) bool) {
 	}
 }
 
-// namesNewCluster reports whether a resource, which may be nil, names a cluster that the client did not have before,
-// and whose endpoints it has not acknowledged.
-func (o *Order) namesNewCluster(r *resource.Resource) bool {
+// namesSentCluster reports whether a resource, which may be nil, names a cluster that was just sent, and
+// whose endpoints the client has not acknowledged.
+func (o *Order) namesSentCluster(r *resource.Resource) bool {
 	cds, eds := o.Find(resource.ClusterType), o.Find(resource.EndpointType)
 	if cds == nil || len(cds.pending) == 0 {
 		return false
@@ -221,18 +226,16 @@ func (o *Order) namesNewCluster(r *resource.Resource) bool {
 	return false
 }
 
-// inUse reports whether the client keeps an older resource that uses ref, because it rejected the
+// keepsOlder reports whether the client keeps an older resource of a type, because it rejected the
 // newer version or that is deferred.
-func (o *Order) inUse(ref resource.Ref) bool {
-	for _, typeURL := range []string{resource.ListenerType, resource.RouteType, resource.ExtensionConfigType} {
-		s := o.Find(typeURL)
-		if s == nil {
-			continue
-		}
-		for _, st := range s.states {
-			if st.is != unknown && st.had != nil && slices.Contains(st.had.Refs, ref) {
-				return true
-			}
+func (o *Order) keepsOlder(typeURL string) bool {
+	s := o.Find(typeURL)
+	if s == nil {
+		return false
+	}
+	for _, st := range s.states {
+		if st.is != unknown {
+			return true
 		}
 	}
 	return false

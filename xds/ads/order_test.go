@@ -148,8 +148,8 @@ func (c *conversation) to(typeURL string, items ...string) {
 	c.order.Find(typeURL).To = resource.Set{Shared: resource.NewLayer(out)}
 }
 
-// A removal that a refused route holds for long does not cost a later one its wait.
-func TestRemovalsWaitEachForItself(t *testing.T) {
+// No cluster is removed while the client keeps an older route, which may use it.
+func TestRemovalsWaitForRefusedRoute(t *testing.T) {
 	t.Parallel()
 	c := newConversation(t, clusterType, routeType)
 	c.to(clusterType, "a", "c")
@@ -158,24 +158,18 @@ func TestRemovalsWaitEachForItself(t *testing.T) {
 	c.hear(routeType, "", "", "r1", "r2")
 	c.settle("")
 
-	c.to(clusterType, "b", "c")
-	c.to(routeType, "r1 b", "r2 c")
-	if removed := c.settle("r1"); len(removed) > 0 {
-		t.Fatalf("removed %v, and the client still routes to a", removed)
-	}
-	c.now = c.now.Add(time.Minute)
-	c.settle("r1")
-
 	c.to(clusterType, "b", "d")
 	c.to(routeType, "r1 b", "r2 d")
-	r := c.wants("before the route moved on", "Cluster +d")
-	c.hear(clusterType, r.Nonce, "")
 	if removed := c.settle("r1"); len(removed) > 0 {
 		t.Fatalf("removed %v at once", removed)
 	}
-	c.now = c.now.Add(removalWait)
-	if removed := c.settle("r1"); !slices.Equal(removed, []string{"c"}) {
-		t.Errorf("removed %v in the end, want c", removed)
+	c.now = c.now.Add(time.Minute)
+	if removed := c.settle("r1"); len(removed) > 0 {
+		t.Fatalf("removed %v, and the client still routes to a", removed)
+	}
+	c.to(routeType, "r1=2 b", "r2 d")
+	if removed := c.settle(""); !slices.Equal(removed, []string{"a", "c"}) {
+		t.Errorf("removed %v in the end, want a and c", removed)
 	}
 }
 

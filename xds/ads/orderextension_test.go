@@ -48,15 +48,17 @@ func TestExtensionWaitsForItsCluster(t *testing.T) {
 	c.wants("at last", "")
 }
 
-// A cluster that the client knows does not make a filter wait, even while it is changed.
-func TestExtensionOfKnownCluster(t *testing.T) {
+// A filter waits also for the endpoints of a cluster that is changed.
+func TestExtensionOfChangedCluster(t *testing.T) {
 	t.Parallel()
 	c := asked(t)
 	c.to(clusterType, "web*=2")
 	c.to(extensionType, "ask=web web", "deny")
 	c.wants("first", "Cluster +web")
-	c.wants("then", "ClusterLoadAssignment +web")
-	c.wants("at once", "TypedExtensionConfig +ask")
+	eds := c.wants("then", "ClusterLoadAssignment +web")
+	c.wants("before the endpoints are acknowledged", "")
+	c.hear(endpointType, eds.Nonce, "")
+	c.wants("at last", "TypedExtensionConfig +ask")
 }
 
 // A filter waits for its cluster for a time, whatever becomes of it meanwhile; then it is sent, and

@@ -12,37 +12,26 @@ import (
 type pending struct {
 	change
 	number uint64
-	before possession // of states, those of the names in the response
 }
 
 // send makes the response of a plan.
 func (s *Subscription) send(p *plan, now time.Time) *Response {
-	f := &pending{change: p.change, before: possession{have: s.have, known: s.known}}
-	if len(s.states) > 0 {
-		for name := range p.all() {
-			if st := s.states[name]; st != nil {
-				f.before.keep(name, *st)
-			}
-		}
-	}
 	s.adopt(p, now)
 	s.answer = false
-	return s.respond(f)
+	return s.respond(p.change)
 }
 
 // sendAlone makes the response of a plan for one name.
 func (s *Subscription) sendAlone(p *plan, name string) *Response {
-	f := &pending{change: p.change, before: possession{have: s.have, known: s.known}}
-	f.before.keep(name, *s.states[name])
 	sent, _ := p.own().find(name)
-	s.keep(name, nameState{is: deferred, had: sent, hadKnown: true})
-	return s.respond(f)
+	s.keep(name, &nameState{is: deferred, had: sent, hadKnown: true})
+	return s.respond(p.change)
 }
 
 // respond numbers and encodes a response, and tracks it until it is acknowledged.
-func (s *Subscription) respond(f *pending) *Response {
+func (s *Subscription) respond(c change) *Response {
 	s.count++
-	f.number = s.count
+	f := &pending{c, s.count}
 	s.pending = append(s.pending, f)
 	return s.encode(f)
 }
@@ -61,7 +50,7 @@ func (s *Subscription) reject(f *pending, message string, now time.Time) {
 		case r == nil && (whole || resources == 0): // removals alone cannot be wrong
 		case !s.decides(f, name):
 		case r == nil:
-			s.restore(f, name, unknown)
+			s.keep(name, &nameState{is: unknown})
 		default:
 			changed = append(changed, r)
 		}
@@ -71,39 +60,20 @@ func (s *Subscription) reject(f *pending, message string, now time.Time) {
 		mentioned := mentions(message, r.Name)
 		switch {
 		case s.kind.Whole && mentioned, !whole && resources == 1:
-			st := s.restore(f, r.Name, rejected)
-			st.rejection = &Rejected{r.Name, r.Version(), message, now}
-			st.hadKnown = st.hadKnown && resources == 1 // Envoy may keep it, so its removal is sent
+			s.keep(r.Name, &nameState{is: rejected, rejection: &Rejected{r.Name, r.Version(), message, now}})
 		case whole: // it was applied
 		default:
-			st := s.restore(f, r.Name, unknown)
-			st.alone = mentioned || !named
+			s.keep(r.Name, &nameState{is: unknown, alone: mentioned || !named})
 		}
 	}
 }
 
 // decides reports whether the answer to a response is about a name: it is still subscribed, and
-// not in a later response. A later response inherits what the client had.
+// not in a later response.
 func (s *Subscription) decides(f *pending, name string) bool {
-	if !s.names.Covers(name) {
-		return false
-	}
-	for _, later := range s.pending {
-		if later.number > f.number && later.holds(name) {
-			had, _ := f.before.of(name, s.resumed) // or what it applied of f
-			later.before.keep(name, nameState{had: had})
-			return false
-		}
-	}
-	return true
-}
-
-// restore gives a name of a rejected response a state, with what the client had before. If it is
-// not the culprit for certain, the client may have applied it.
-func (s *Subscription) restore(f *pending, name string, is resourceState) *nameState {
-	had, known := f.before.of(name, s.resumed)
-	s.keep(name, nameState{is: is, had: had, hadKnown: known && is == rejected})
-	return s.states[name]
+	return s.names.Covers(name) && !slices.ContainsFunc(s.pending, func(later *pending) bool {
+		return later.number > f.number && later.holds(name)
+	})
 }
 
 // mentions reports whether a client's message names a resource, as a word of its own.

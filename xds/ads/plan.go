@@ -212,8 +212,8 @@ func (s *Subscription) decide(p *plan, name string) {
 			return // never sent, and never asked for by name
 		}
 		st = &nameState{is: unknown}
-	} else if st.is == unknown || st.is == rejected && s.kind.Single {
-		certain = false // Envoy has to check a secret anew before it gets the rejected one again
+	} else if st.is == unknown {
+		certain = false
 	}
 	switch {
 	case st.alone: // it is sent in a response of its own
@@ -222,7 +222,7 @@ func (s *Subscription) decide(p *plan, name string) {
 	case st.is == rejected && next == nil && s.sotw && !s.kind.Whole && s.kind.Empty == nil: // it cannot be removed
 	case certain && (had == next || had != nil && next != nil && had.Version() == next.Version()):
 		p.settled = append(p.settled, name)
-	case (next != nil || had != nil || st.is == deferred) && s.holds(p, name, next, st.since):
+	case (next != nil || had != nil || st.is != unknown) && s.holds(p, name, next, st.since):
 	case next != nil:
 		p.own().changed = append(p.own().changed, next)
 	case s.kind.Empty != nil && s.names.Has(name):

@@ -35,8 +35,8 @@ func (s *Subscription) receiveState(r *Request, now time.Time) (rejected bool) {
 	return rejected
 }
 
-// encodeWhole adds everything to r that the client should have now. A name that it rejected, or
-// that is deferred, is in it as the client has it, because what is missing is removed.
+// encodeWhole adds everything to r that the client should have now, because what is missing is
+// removed. A name that is deferred is in it as the client has it.
 func (s *Subscription) encodeWhole(r *Response) {
 	var c change
 	without := map[string]struct{}{}
@@ -58,8 +58,8 @@ func (s *Subscription) encodeWhole(r *Response) {
 
 // stands is the resource that a whole set has for a name with a state; nil: none.
 func (s *Subscription) stands(name string, st *nameState) *resource.Resource {
-	if st.had == nil && !st.hadKnown || st.is == unknown {
-		return s.To.Get(name) // without it the client might lose what it has
+	if st.is == deferred && st.hadKnown {
+		return st.had
 	}
-	return st.had
+	return s.To.Get(name) // without it the client might lose what it has
 }

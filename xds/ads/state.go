@@ -20,34 +20,6 @@ const (
 	deferred
 )
 
-// possession is what a client has: the set have, as far as known covers it, except for the names in
-// states.
-type possession struct {
-	have   resource.Set
-	known  *Names
-	states map[string]*nameState
-}
-
-// of is what the client has of a name, nil for nothing; certain means that nothing else can be.
-// resumed means that it had resources of an earlier stream.
-func (p *possession) of(name string, resumed bool) (had *resource.Resource, certain bool) {
-	if st := p.states[name]; st != nil {
-		return st.had, st.hadKnown
-	}
-	if p.known.Covers(name) {
-		return p.have.Get(name), true
-	}
-	return nil, !resumed
-}
-
-// keep gives a name a state.
-func (p *possession) keep(name string, st nameState) {
-	if p.states == nil {
-		p.states = map[string]*nameState{}
-	}
-	p.states[name] = &st
-}
-
 // nameState is the state of one name.
 type nameState struct {
 	is resourceState
@@ -87,12 +59,20 @@ func (s *Subscription) Rejected() []Rejected {
 func (s *Subscription) set(name string, is resourceState) *nameState {
 	st := s.states[name]
 	if st == nil {
-		had, known := s.current(name)
-		s.keep(name, nameState{had: had, hadKnown: known})
-		st = s.states[name]
+		st = &nameState{}
+		st.had, st.hadKnown = s.current(name)
+		s.keep(name, st)
 	}
 	st.is = is
 	return st
+}
+
+// keep gives a name a state in place of the one that it has.
+func (s *Subscription) keep(name string, st *nameState) {
+	if s.states == nil {
+		s.states = map[string]*nameState{}
+	}
+	s.states[name] = st
 }
 
 // clear ends the state of a name: the client has it as its set says.
@@ -114,5 +94,11 @@ func (s *Subscription) dropStates() {
 // current is what the client has of a name, nil for nothing, once all pending responses are
 // acknowledged; known means that this is certain.
 func (s *Subscription) current(name string) (had *resource.Resource, known bool) {
-	return s.of(name, s.resumed)
+	if st := s.states[name]; st != nil {
+		return st.had, st.hadKnown
+	}
+	if s.known.Covers(name) {
+		return s.have.Get(name), true
+	}
+	return nil, !s.resumed
 }

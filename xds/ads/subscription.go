@@ -12,7 +12,7 @@ import (
 
 // Subscription is one resource type on one stream. Not safe for concurrent use.
 //
-// Invariant: once all pending responses are acknowledged, the client has what possession says.
+// Invariant: once all pending responses are acknowledged, the client has what current says.
 type Subscription struct {
 	kind   *Kind  // immutable
 	cache  *Cache // immutable
@@ -32,7 +32,11 @@ type Subscription struct {
 	resumed bool                   // it had resources of an earlier stream then
 	names   *Names                 // what the client subscribes to
 
-	possession
+	// What the client has is the set have, as far as known covers it, except for the names in states.
+	have   resource.Set
+	known  *Names
+	states map[string]*nameState
+
 	answer bool // the next response is due even if it is empty
 
 	pending []*pending // responses without an answer, oldest first
@@ -109,13 +113,6 @@ func (s *Subscription) subscribe(names *Names) {
 
 // unsubscribe drops names. The client forgets their resources.
 func (s *Subscription) unsubscribe(names *Names) {
-	for _, p := range s.pending {
-		for _, name := range names.List() {
-			if p.holds(name) {
-				p.before.keep(name, nameState{})
-			}
-		}
-	}
 	same := s.names == s.known
 	s.names = s.cache.names.minus(s.names, names)
 	if same {
@@ -194,20 +191,10 @@ func (s *Subscription) inFlight(name string) bool {
 	return false
 }
 
-// arriving reports whether a name is in a pending response, or is going to be sent alone, and the
-// client did not have it before.
+// arriving reports whether a name is in a pending response, or is going to be sent again.
 func (s *Subscription) arriving(name string) bool {
-	if st := s.states[name]; st != nil && st.is == unknown && st.had == nil {
-		return true
-	}
-	for _, p := range s.pending {
-		if p.holds(name) {
-			if had, _ := p.before.of(name, s.resumed); had == nil {
-				return true
-			}
-		}
-	}
-	return false
+	st := s.states[name]
+	return st != nil && st.is == unknown || s.inFlight(name)
 }
 
 // Settled reports whether the client acknowledged all that it should have, except for rejected

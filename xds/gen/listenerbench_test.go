@@ -33,7 +33,7 @@ func BenchmarkListenersFirst(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				for r := range New().Set(resource.ListenerType, sc).All() {
-					r.Any()
+					r.Body()
 				}
 			}
 		})

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/push"
@@ -25,12 +23,8 @@ func TestTrustBundle(t *testing.T) {
 	if one.Len() != 1 || r == nil {
 		t.Fatalf("%d resources", one.Len())
 	}
-	var wrapped anypb.Any
 	var got meshconfig.ProxyConfig
-	if err := proto.Unmarshal(r.Any(), &wrapped); err != nil || wrapped.TypeUrl != agent.ProxyConfigType {
-		t.Fatalf("type %s, %v", wrapped.TypeUrl, err)
-	}
-	if err := wrapped.UnmarshalTo(&got); err != nil || !slices.Equal(got.CaCertificatesPem, []string{"one", "two"}) {
+	if err := r.Any().UnmarshalTo(&got); err != nil || !slices.Equal(got.CaCertificatesPem, []string{"one", "two"}) {
 		t.Errorf("roots %v, %v", got.CaCertificatesPem, err)
 	}
 	revoked := g.Set(agent.ProxyConfigType, &push.Scope{Trust: &push.Trust{ID: "a", Roots: []string{"one", "two"},

@@ -1,13 +1,11 @@
 package gen_test
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"unique"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	meshconfig "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
@@ -42,12 +40,8 @@ func TestProbe(t *testing.T) {
 		if set.Len() != 1 || r == nil {
 			t.Fatalf("%s: %d resources", name, set.Len())
 		}
-		var wrapped anypb.Any
 		var got networking.ReadinessProbe
-		if err := proto.Unmarshal(r.Any(), &wrapped); err != nil || wrapped.TypeUrl != agent.ProbeType {
-			t.Fatalf("%s: type %s, %v", name, wrapped.TypeUrl, err)
-		}
-		if err := wrapped.UnmarshalTo(&got); err != nil || !proto.Equal(&got, want) {
+		if err := r.Any().UnmarshalTo(&got); err != nil || !proto.Equal(&got, want) {
 			t.Errorf("%s: got %v, want %v, %v", name, &got, want, err)
 		}
 		if g.Set(agent.ProbeType, scope()) != set {
@@ -76,9 +70,8 @@ func TestGroupProxyConfig(t *testing.T) {
 	} {
 		r := gen.New().Set(agent.ProxyConfigType, &push.Scope{Facets: push.Facets{ProxyConfig: group},
 			Mesh: &push.Mesh{Config: tc.mesh}}).Get(agent.ProxyConfigName)
-		var wrapped anypb.Any
 		var got meshconfig.ProxyConfig
-		if err := errors.Join(proto.Unmarshal(r.Any(), &wrapped), wrapped.UnmarshalTo(&got)); err != nil {
+		if err := r.Any().UnmarshalTo(&got); err != nil {
 			t.Fatal(err)
 		}
 		if s := fmt.Sprint(got.ProxyStatsMatcher.InclusionPrefixes); s != tc.stats || got.ProxyMetadata[resource.ApplicationMetrics] != tc.app {

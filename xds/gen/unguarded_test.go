@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"golang.org/x/tools/txtar"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/push"
@@ -162,12 +160,9 @@ spec: {mtls: {mode: MODE}}
 			}
 		}
 		var c meshconfig.ProxyConfig
-		var wrapped anypb.Any
 		bundle := g.Set(agent.ProxyConfigType, &sc)
-		if err := proto.Unmarshal(bundle.Get(agent.ProxyConfigName).Any(), &wrapped); err != nil {
-			t.Fatal(err)
-		}
-		if err := wrapped.UnmarshalTo(&c); err != nil || c.ProxyMetadata[resource.BypassedPorts] != tc.ports {
+		if err := bundle.Get(agent.ProxyConfigName).Any().UnmarshalTo(&c); err != nil ||
+			c.ProxyMetadata[resource.BypassedPorts] != tc.ports {
 			t.Errorf("%s: the agent is told of %q, want %q; error %v", name, c.ProxyMetadata[resource.BypassedPorts], tc.ports,
 				err)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // Ref names a resource of another type that a resource needs.
@@ -29,10 +30,9 @@ type Resource struct {
 
 	build func() []byte
 	once  sync.Once
-	// set by once; state, any and value are the ends of entry
+	// set by once; state and value are the ends of entry
 	entry   []byte
 	state   []byte
-	any     []byte
 	value   []byte
 	version string
 }
@@ -65,11 +65,8 @@ func (r *Resource) Body() []byte {
 	return r.value
 }
 
-// Any is the body wrapped in an encoded google.protobuf.Any. Not to be changed.
-func (r *Resource) Any() []byte {
-	r.encode()
-	return r.any
-}
+// Any is the body with its type.
+func (r *Resource) Any() *anypb.Any { return &anypb.Any{TypeUrl: r.TypeURL, Value: r.Body()} }
 
 // Entry is one encoded element of DeltaDiscoveryResponse.resources, tag included: name, version and
 // body. Not to be changed.
@@ -120,7 +117,6 @@ func (r *Resource) encode() {
 
 		r.entry = b
 		r.state = b[total-sizeField(fieldBody, sizeAny):]
-		r.any = b[total-sizeAny:]
 		r.value = b[total-len(body):]
 	})
 }

@@ -85,20 +85,25 @@ func newWorld(t *testing.T, n int, more string) *world {
 	}
 	w.consul = testconsul.Start(t, map[string]any{"addresses": map[string]any{"http": strings.Join(doors, " ")}})
 	for i := range n {
-		settings := w.settings(i) + more
+		options := []harness.Option{harness.Secure(w.settings(i) + more)}
 		if i > 0 {
 			made, err := admin.Send(context.Background(), w.meshes[0].Admin, admin.CallCreateReplicaToken,
 				admin.ReplicaTokenRequest{TTL: "5m"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			file := filepath.Join(t.TempDir(), "replica-token")
-			if err := os.WriteFile(file, []byte(made.Token+"\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			settings += fmt.Sprintf("ca: {replicaToken: %s}\n", file)
+			options = append(options, harness.StateOn(func(dir string) {
+				folder := filepath.Join(dir, "ca")
+				err := os.Mkdir(folder, 0o700)
+				if err == nil {
+					err = os.WriteFile(filepath.Join(folder, "replica-token"), []byte(made.Token+"\n"), 0o600)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}))
 		}
-		w.meshes = append(w.meshes, harness.New(t, map[string]string{"mesh.yaml": meshFiles}, harness.Secure(settings)))
+		w.meshes = append(w.meshes, harness.New(t, map[string]string{"mesh.yaml": meshFiles}, options...))
 	}
 	return w
 }

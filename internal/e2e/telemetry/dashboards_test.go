@@ -228,10 +228,10 @@ func TestDashboards(t *testing.T) {
 	server := m.Join(harness.Workload{Name: "web-1", Group: "shop/web-vm", IP: ip})
 	client := m.Join(harness.Workload{Name: "client-1", Group: "shop/client"})
 	traffic(t, client, server)
-	p := startPrometheus(t, map[string][]string{"ashored": {m.Metrics()},
-		"ashore-agent": {server.IP + ":15020", client.IP + ":15020"}})
+	p := startPrometheus(t, m)
 
-	all := []query{{"the application", "app_orders_total == 3 and on (instance) ashore_agent_application_up == 1"}}
+	all := []query{{"the application", "app_orders_total == 3 and on (instance) ashore_agent_application_up == 1"},
+		{"what alerts ask for", `up{kind="ashored"} + on () group_left () count(up{kind="agent"}) == 3`}}
 	ours := variables{"service": "web.test", "namespace": "shop", "workload": "web-vm|client", "instance": ".*"}
 	for _, file := range files(t, root+"/dashboards") {
 		for _, q := range queries(t, file, ours) {
@@ -338,7 +338,8 @@ func TestStatsMatcher(t *testing.T) {
 	added(true)
 }
 
-// The dashboards are small, and each alert has a paragraph in the runbook and is valid.
+// The dashboards are small. Each alert is valid, fires when it should, and has a paragraph in the
+// runbook.
 func TestDashboardFiles(t *testing.T) {
 	t.Parallel()
 	for _, file := range files(t, root+"/dashboards") {
@@ -346,15 +347,17 @@ func TestDashboardFiles(t *testing.T) {
 			t.Errorf("%s has %d panels, want 6 to 12", file, n)
 		}
 	}
-	rules := root + "/dashboards/alerts.yaml"
-	if out, code := promtool(t, "", "check", "rules", rules); code != 0 {
-		t.Errorf("promtool check rules: %s", out)
+	const rules, tests = root + "/dashboards/alerts.yaml", "testdata/alerts.yaml"
+	for verb, file := range map[string]string{"check": rules, "test": tests} {
+		if out, code := promtool(t, "", verb, "rules", file); code != 0 {
+			t.Errorf("promtool %s rules: %s", verb, out)
+		}
 	}
-	alerts, doc := read(t, rules), read(t, root+"/docs/runbook.md")
+	alerts, doc, tested := read(t, rules), read(t, root+"/docs/runbook.md"), read(t, tests)
 	names := regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(alerts, -1)
 	for _, name := range names {
-		if !strings.Contains(doc, "\n### "+name[1]+"\n\n") {
-			t.Errorf("docs/runbook.md says nothing about %s", name[1])
+		if !strings.Contains(doc, "\n### "+name[1]+"\n\n") || !strings.Contains(tested, `"`+name[1]+`"`) {
+			t.Errorf("docs/runbook.md or %s says nothing about %s", tests, name[1])
 		}
 	}
 	if headings := strings.Count(doc, "\n### "); len(names) < 10 || headings != len(names) {

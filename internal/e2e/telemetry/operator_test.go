@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -101,6 +100,7 @@ func TestOperator(t *testing.T) {
 	m := harness.New(t, map[string]string{"mesh.yaml": operatorMesh}, harness.Secure(""))
 	ip := m.IP()
 	harness.NewBackend(t, "web", ip+":18080")
+	prometheus := startPrometheus(t, m)
 	web := m.Join(harness.Workload{Name: "web-1", Group: "shop/web", IP: ip})
 	client := m.Join(harness.Workload{Name: "client-1", Group: "shop/client"})
 	calls := client.Client(8080)
@@ -108,7 +108,7 @@ func TestOperator(t *testing.T) {
 
 	targets(t, m, web, client)
 	explained(t, m, calls)
-	top(t, m, client, calls)
+	top(t, m, client, calls, "http://"+prometheus.address)
 
 	if got := ctl(t, m, "admin", "log", "--level", "debug"); got != "debug\n" {
 		t.Errorf("the level is %q", got)
@@ -133,9 +133,6 @@ func TestOperator(t *testing.T) {
 // targets checks that the discovered targets are the proxies and ashored, and can be scraped.
 func targets(t *testing.T, m *harness.Mesh, proxies ...*harness.Proxy) {
 	t.Helper()
-	if err := os.WriteFile(m.TargetsToken(), []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	get := func(url, token string) (string, error) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 		if err != nil {
@@ -224,8 +221,8 @@ func explained(t *testing.T, m *harness.Mesh, calls *harness.Client) {
 	}
 }
 
-// top checks that requests are counted while they are made.
-func top(t *testing.T, m *harness.Mesh, client *harness.Proxy, calls *harness.Client) {
+// top checks that requests are counted while they are made, by an agent and by Prometheus.
+func top(t *testing.T, m *harness.Mesh, client *harness.Proxy, calls *harness.Client, prometheus string) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -240,13 +237,24 @@ func top(t *testing.T, m *harness.Mesh, client *harness.Proxy, calls *harness.Cl
 		}
 		done <- last
 	}()
-	out := ctl(t, m, "top", "services", "--proxy", client.IP, "--window", "6s")
-	stop()
-	if err := <-done; err != nil {
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	// has checks that a row has requests and a latency.
+	has := func(row, out string) error {
+		fields := strings.Fields(out)
+		if i := slices.Index(fields, row); i < 0 || fields[i+1] == "0.00" || fields[i+3] == "-" {
+			return fmt.Errorf("no %s with requests and latency in\n%s", row, out)
+		}
+		return nil
+	}
+	if err := has("web.test", ctl(t, m, "top", "services", "--proxy", client.IP, "--window", "6s")); err != nil {
 		t.Error(err)
 	}
-	fields := strings.Fields(out)
-	if i := slices.Index(fields, "web.test"); i < 0 || fields[i+1] == "0.00" || fields[i+3] == "-" {
-		t.Errorf("top services:\n%s", out)
-	}
+	harness.Eventually(t, "top of Prometheus", func() error {
+		return has("shop/web", ctl(t, m, "top", "workloads", "--prometheus", prometheus, "--window", "10s"))
+	})
 }

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -24,18 +25,29 @@ import (
 // prometheus is a Prometheus that runs until the test ends.
 type prometheus struct{ address string }
 
-// startPrometheus starts one that scrapes once a second, with a job for each name. Targets are
-// host:port.
-func startPrometheus(t *testing.T, jobs map[string][]string) *prometheus {
+// scraping is the configuration of docs/tasks/observe.md, for one replica, and more often. %s are the
+// addresses of the replica's metrics and the file with the token.
+const scraping = `
+global: {scrape_interval: 1s, scrape_timeout: 1s}
+scrape_configs:
+- job_name: ashore
+  http_sd_configs:
+  - url: http://%s/prometheus/targets
+    authorization: {credentials_file: %s}
+    refresh_interval: 1s
+  relabel_configs:
+  - {action: labelmap, regex: __meta_ashore_(kind|namespace|workload|cluster)}
+  - {source_labels: [__meta_ashore_proxy], target_label: proxy}
+`
+
+// startPrometheus starts one that finds ashored and all agents of a mesh.
+func startPrometheus(t *testing.T, m *harness.Mesh) *prometheus {
 	t.Helper()
-	var config strings.Builder
-	fmt.Fprintln(&config, "global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:")
-	for job, targets := range jobs {
-		fmt.Fprintf(&config, "- {job_name: %s, static_configs: [{targets: [%s]}]}\n", job, strings.Join(targets, ", "))
-	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(file, []byte(config.String()), 0o600); err != nil {
+	err := errors.Join(os.WriteFile(m.TargetsToken(), []byte("secret\n"), 0o600),
+		os.WriteFile(file, fmt.Appendf(nil, scraping, m.Metrics(), m.TargetsToken()), 0o600))
+	if err != nil {
 		t.Fatal(err)
 	}
 	p := &prometheus{address: testport.Address(t)}

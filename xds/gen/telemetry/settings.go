@@ -34,14 +34,11 @@ type service struct {
 // Reader reads the settings of proxies. Equal settings are == . Safe for concurrent use.
 type Reader struct{ services intern.Lists[service] }
 
-// Of returns the settings of a proxy.
+// Of returns the settings of a proxy. Providers whose services the proxy does not know are left out.
 func (r *Reader) Of(sc *push.Scope) Settings {
 	var known []service
 	for _, p := range sc.Mesh.Config.GetExtensionProviders() {
-		if config.SignalOf(p) == "" {
-			continue
-		}
-		if host, port, ok := sc.ProviderAddress(p); ok {
+		if host, port, ok := sc.ProviderAddress(p); ok && config.SignalOf(p) != config.Requests {
 			known = append(known, service{p, host, port})
 		}
 	}
@@ -133,10 +130,10 @@ type entry interface {
 	GetProviders() []*telemetry.ProviderRef
 }
 
-// eachEntry calls f for the entries of all levels in order, with the providers that an entry is
-// for. An entry without providers is for those of the entry before it, the first for defaults. The
-// last level that names providers replaces those of the levels above. inScope reports whether a
-// provider is among the last ones. Source: Istio, mergeLogs and mergeMetrics.
+// eachEntry calls f for the entries of all levels in order, with each provider in scope that an
+// entry is for. An entry without providers is for those of the entry before it, the first for
+// defaults. In scope are the providers of the last level that names any, or else defaults.
+// Source: Istio, mergeLogs and mergeMetrics.
 func eachEntry[E entry](levels [][]E, defaults []string, f func(e E, provider string)) (inScope []string) {
 	inScope = defaults
 	for _, entries := range levels {
