@@ -35,7 +35,11 @@ func BenchmarkMetrics(b *testing.B) {
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: host-%[1]d, namespace: shop}
-spec: {hosts: [host-%[1]d.test], resolution: STATIC, endpoints: [{address: BACKEND}], ports: [{number: 8080, name: http, protocol: HTTP, targetPort: 18080}]}
+spec:
+  hosts: [host-%[1]d.test]
+  resolution: STATIC
+  endpoints: [{address: BACKEND}]
+  ports: [{number: 8080, name: http, protocol: HTTP, targetPort: 18080}]
 ---`, i)
 	}
 	subnet := harness.FreeSubnet(b)
