@@ -82,7 +82,7 @@ func (ns *nodes) read(raw []byte) (*proxy, error) {
 	if n.UserAgentName == "envoy" {
 		p.Envoy = excerpt.Of(buildVersion(n), maxVersion)
 		if v := n.GetUserAgentBuildVersion().GetVersion(); v != nil && v.MajorNumber == 1 && v.MinorNumber < oldestEnvoy {
-			return nil, fmt.Errorf("Envoy %s is not supported: use 1.%d or newer", p.Envoy, oldestEnvoy)
+			return nil, fmt.Errorf("version %s of Envoy is not supported: use 1.%d or newer", p.Envoy, oldestEnvoy)
 		}
 	}
 	if p.Type, err = nodeType(parts[0]); err != nil {

@@ -78,7 +78,7 @@ func TestNodeOfOldEnvoy(t *testing.T) {
 	_, err := new(nodes).read(encodeNode(t, &corev3.Node{Id: "sidecar~10.0.0.1~a~b", UserAgentName: "envoy",
 		UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{
 			Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: 38, Patch: 3}}}}, nil))
-	if err == nil || err.Error() != "Envoy 1.38.3 is not supported: use 1.39 or newer" {
+	if err == nil || err.Error() != "version 1.38.3 of Envoy is not supported: use 1.39 or newer" {
 		t.Errorf("error %v", err)
 	}
 }
