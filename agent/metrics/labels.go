@@ -121,7 +121,8 @@ func peerOf(raw map[string]string, own string) Workload {
 	}
 	if p := strings.Split(raw["peer_workload"], ";"); len(p) == 5 {
 		w.Namespace = p[1]
-		w.Name = peername.Name{Workload: p[0], Service: p[2], Revision: cmp.Or(p[3], peername.DefaultRevision), Cluster: p[4]}
+		w.Name = peername.Name{Workload: p[0], Service: p[2], Cluster: p[4],
+			Revision: cmp.Or(p[3], peername.DefaultRevision)}
 	}
 	return w
 }

@@ -30,7 +30,8 @@ func TestRewrite(t *testing.T) {
 	const service = `service="web.shop.svc.cluster.local;web;shop"`
 	const web = `destination_service="web.shop.svc.cluster.local",destination_service_name="web",` +
 		`destination_service_namespace="shop"`
-	const noService = `destination_service="unknown",destination_service_name="unknown",destination_service_namespace="unknown"`
+	const noService = `destination_service="unknown",destination_service_name="unknown",` +
+		`destination_service_namespace="unknown"`
 	const id = "spiffe://cluster.local/ns/shop/sa/"
 	side := func(side, workload, service, revision, namespace, principal, cluster string) string {
 		return strings.ReplaceAll(fmt.Sprintf(`S_workload=%q,S_canonical_service=%q,S_canonical_revision=%q,`+
