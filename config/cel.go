@@ -31,8 +31,12 @@ func checkLogFilter(expression string) string {
 
 // checkTagValue is the rule for the value of a metric's tag. Percent signs delimit it for Envoy.
 func checkTagValue(expression string) string {
-	if strings.Contains(expression, "%") {
+	switch {
+	case strings.Contains(expression, "%"):
 		return quote(expression) + " has a percent sign, which Envoy takes for the end of the value: write it without"
+	case strings.Contains(expression, "\n"): // Envoy 1.40, tried: "Couldn't find valid command"
+		return quote(expression) + " has a line break, which Envoy rejects: write it in one line, for example without " +
+			`"|" before it`
 	}
 	return checkCEL(expression)
 }

@@ -31,7 +31,7 @@ func istioLabels(raw map[string]string, own Workload) string {
 	if name, ok := raw["cluster_name"]; ok {
 		raw = clusterLabels(name)
 	}
-	peer := peerOf(raw)
+	peer := peerOf(raw, own.Principal)
 	if peer.Principal == "" {
 		own.Principal = "" // the connection has no mutual TLS
 	}
@@ -103,17 +103,22 @@ func (w Workload) labels(side string) []label {
 // escape writes the value of a label.
 var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// peerOf returns the other side of a connection: what its endpoint's metadata or its certificate
-// says, or else its identity alone.
-func peerOf(raw map[string]string) Workload {
+// peerOf returns the other side of a connection of a workload with the identity own: what its
+// endpoint's metadata or its certificate says, or else its identity alone. Other authorities may
+// write any name into certificates, so only names of the workload's own trust domain count.
+func peerOf(raw map[string]string, own string) Workload {
 	w := Workload{Principal: raw["peer_principal"]}
-	if id, err := spiffe.Parse(w.Principal); err == nil {
+	id, err := spiffe.Parse(w.Principal)
+	if err == nil {
 		w.Namespace = id.Namespace
 	} else {
 		w.Principal = ""
 	}
 	if raw["reporter"] == "destination" {
-		w.Name, _ = peername.Parse(raw["peer_workload"])
+		local, _ := spiffe.Parse(own) // zero without an identity
+		if err == nil && id.TrustDomain == local.TrustDomain {
+			w.Name, _ = peername.Parse(raw["peer_workload"])
+		}
 		return w
 	}
 	if p := strings.Split(raw["peer_workload"], ";"); len(p) == 5 {

@@ -56,8 +56,8 @@ func TestRewrite(t *testing.T) {
 			`peer_workload="batch.corp,w--batch.a--jobs.v--1--2e2.c--c1.peer.ashore"} 1`,
 			`istio_requests_total{reporter="destination",` + side("source", "batch", "jobs", "1.2", "shop", id+"batch", "c1") +
 				client("destination", id+"client") + web + `,connection_security_policy="mutual_tls"} 1` + "\n"},
-		"server, foreign certificate": {`envoy_istio_tcp_sent_bytes_total{reporter="destination",` + service +
-			`,peer_principal="spiffe://other/ns/bank/sa/teller",peer_workload="teller.bank.example"} 7`,
+		"server, another trust domain": {`envoy_istio_tcp_sent_bytes_total{reporter="destination",` + service +
+			`,peer_principal="spiffe://other/ns/bank/sa/teller",peer_workload="w--web.a--web.v--v1.c--c1.peer.ashore"} 7`,
 			`istio_tcp_sent_bytes_total{reporter="destination",` +
 				side("source", "unknown", "unknown", "unknown", "bank", "spiffe://other/ns/bank/sa/teller", "unknown") +
 				client("destination", id+"client") + web + `,connection_security_policy="mutual_tls"} 7` + "\n"},

@@ -34,6 +34,8 @@ type outcome struct {
 	Health *admin.HealthCount `json:"health,omitempty"`
 	// Policy is what the policies of the destination decide; nil: they are not asked.
 	Policy *admin.Explanation `json:"policy,omitempty"`
+	// PolicyUnknown is why the policies of the destination could not be evaluated; may be empty.
+	PolicyUnknown string `json:"policyUnknown,omitempty"`
 }
 
 func (t *tool) explainRequestCommand() *cobra.Command {
@@ -125,7 +127,12 @@ func (t *tool) explainUpstream(cmd *cobra.Command, o *outcome, q admin.RequestQu
 		r.Method, r.Path, r.Host = q.Method, o.Path, o.Host
 	}
 	policy, err := ask(t, cmd, admin.CallExplain, r)
-	if err != nil {
+	switch {
+	case errors.Is(err, admin.ErrNotFound):
+		o.PolicyUnknown = err.Error()
+		o.Reason = cmp.Or(o.Reason, "the application answers, unless a policy denies it")
+		return nil
+	case err != nil:
 		return fmt.Errorf("ask for the policies of %s: %w", parts[3], err)
 	}
 	o.Policy = &policy
@@ -183,6 +190,9 @@ func outcomeText(o outcome) string {
 	}
 	line("endpoints", endpoints)
 	line("TLS", o.TLS)
+	if o.PolicyUnknown != "" {
+		line("policy", "unknown: "+o.PolicyUnknown)
+	}
 	if o.Policy != nil {
 		for _, p := range o.Policy.Parts {
 			line("policy", fmt.Sprintf("%s at %s: %s", strings.ToUpper(p.Verdict), strings.Join(p.At, ", "), p.Reason))

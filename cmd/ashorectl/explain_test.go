@@ -17,6 +17,10 @@ func (*fake) Route(_ context.Context, q admin.RequestQuery) (admin.RoutedRequest
 	switch {
 	case q.Headers["x-canary"] == "yes":
 		out.Hops = []admin.Hop{{Route: "canary", Code: 418, Reason: "the route answers by itself"}}
+	case q.Host == "db.service.consul" && q.Port == 82: // its policies are not known
+		out.Hops = []admin.Hop{
+			{Route: "tcp", Cluster: "outbound|82||db.service.consul", Weight: 50, Endpoints: 1, TLS: "plaintext", Host: q.Host},
+			{Route: "tcp", Cluster: "outbound|80|v9|db.service.consul", Weight: 50, Code: 503, Flags: "NC", Reason: "no such cluster"}}
 	case q.Port != 80:
 		return out, nil
 	case q.Host == "db.service.consul":
@@ -82,6 +86,20 @@ the application answers
   cluster    outbound|80||web.service.consul (100 %)
   endpoints  1 endpoint in use; of the service 1 healthy, 0 unhealthy, 1 draining
   TLS        TLS
+` + tail,
+		"shop/web db.service.consul:82": head + `GET db.service.consul:82/
+
+the application answers, unless a policy denies it
+  route      tcp
+  cluster    outbound|82||db.service.consul (50 %)
+  endpoints  1 endpoint in use; of the service 0 healthy, 0 unhealthy, 0 draining
+  TLS        plaintext
+  policy     unknown: nothing is known of "db.service.consul:82"
+
+503 NC: no such cluster
+  route      tcp
+  cluster    outbound|80|v9|db.service.consul (50 %)
+  endpoints  0 endpoints in use; of the service 0 healthy, 0 unhealthy, 0 draining
 ` + tail,
 		"web-1.shop db.service.consul --header X-Canary=yes": head + `GET db.service.consul:80/
 

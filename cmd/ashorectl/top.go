@@ -26,7 +26,8 @@ const (
 // traffic is how many requests something receives, and how they end.
 type traffic struct {
 	Name string `json:"name"`
-	// Requests is per second, and Errors the share of 5xx among them, 0 to 1.
+	// Requests is per second, and Errors the share of 5xx and of code 0 (no response) among them, 0
+	// to 1.
 	Requests float64 `json:"requests"`
 	Errors   float64 `json:"errors"`
 	// P50 and P99 are in milliseconds; zero: not known.
@@ -103,8 +104,9 @@ type measured struct {
 	buckets          map[float64]float64 // of latencies, cumulative, by upper bound
 }
 
-// summarize makes a row of all samples with equal labels, the most requests first. Where the
-// destination reports, what sources report of the same requests does not count.
+// summarize makes a row of all samples with equal labels, the most requests first. Where sources
+// report, what the destination reports of the same requests does not count: only sources count
+// requests that reach no destination.
 func summarize(requests, buckets model.Vector, labels []string) []traffic {
 	all := map[reported]*measured{}
 	of := func(s *model.Sample) *measured {
@@ -121,7 +123,7 @@ func summarize(requests, buckets model.Vector, labels []string) []traffic {
 	for _, s := range requests {
 		m := of(s)
 		m.requests += float64(s.Value)
-		if strings.HasPrefix(string(s.Metric["response_code"]), "5") {
+		if code := string(s.Metric["response_code"]); strings.HasPrefix(code, "5") || code == "0" {
 			m.errors += float64(s.Value)
 		}
 	}
@@ -132,7 +134,7 @@ func summarize(requests, buckets model.Vector, labels []string) []traffic {
 	}
 	out := []traffic{}
 	for key, m := range all {
-		better := all[reported{"destination", key.name}]
+		better := all[reported{"source", key.name}]
 		if m.requests > 0 && (m == better || better == nil || better.requests == 0) {
 			out = append(out, traffic{Name: key.name, Requests: m.requests, Errors: m.errors / m.requests,
 				P50: quantile(0.5, m.buckets), P99: quantile(0.99, m.buckets)})

@@ -19,19 +19,20 @@ func exposition(n int) string {
 	counter := func(reporter, code string, n int) {
 		fmt.Fprintf(&b, "istio_requests_total{reporter=%q,%s,response_code=%q,response_flags=\"-\"} %d\n", reporter, labels, code, n)
 	}
-	counter("source", "200", 9000*n) // the destination reports the same
-	counter("destination", "200", 30*n)
-	counter("destination", "503", 1000+10*n) // 1000 before the first scrape
-	fmt.Fprintf(&b, "istio_requests_total{reporter=\"source\",destination_service=\"egress.example\",response_code=\"200\"} %d\n", 5*n)
+	counter("destination", "200", 9000*n) // the source reports the same
+	counter("source", "200", 30*n)
+	counter("source", "503", 1000+6*n) // 1000 before the first scrape
+	counter("source", "0", 4*n)
+	fmt.Fprintf(&b, "istio_requests_total{reporter=\"destination\",destination_service=\"called.example\",response_code=\"200\"} %d\n", 5*n)
 	b.WriteString("# TYPE istio_request_duration_milliseconds histogram\n")
 	for _, bucket := range []struct {
 		le string
 		n  int
 	}{{"10", 20}, {"20", 40}, {"+Inf", 40}} {
-		fmt.Fprintf(&b, "istio_request_duration_milliseconds_bucket{reporter=\"destination\",%s,le=%q} %d\n", labels, bucket.le, bucket.n*n)
+		fmt.Fprintf(&b, "istio_request_duration_milliseconds_bucket{reporter=\"source\",%s,le=%q} %d\n", labels, bucket.le, bucket.n*n)
 	}
-	fmt.Fprintf(&b, "istio_request_duration_milliseconds_sum{reporter=\"destination\",%s} 1\n", labels)
-	fmt.Fprintf(&b, "istio_request_duration_milliseconds_count{reporter=\"destination\",%s} %d\n", labels, 40*n)
+	fmt.Fprintf(&b, "istio_request_duration_milliseconds_sum{reporter=\"source\",%s} 1\n", labels)
+	fmt.Fprintf(&b, "istio_request_duration_milliseconds_count{reporter=\"source\",%s} %d\n", labels, 40*n)
 	return b.String()
 }
 
@@ -52,7 +53,7 @@ func TestTopOfProxy(t *testing.T) {
 		t.Fatalf("exit code %d, %s, got\n%s", code, errOut, out)
 	}
 	for i, want := range [][]string{{"NAME", "REQUESTS/S", "ERRORS", "P50", "P99"},
-		{"api.example", "*", "25.00%", "10.0ms", "19.8ms"}, {"egress.example", "*", "0.00%", "-", "-"}} {
+		{"api.example", "*", "25.00%", "10.0ms", "19.8ms"}, {"called.example", "*", "0.00%", "-", "-"}} {
 		got := strings.Fields(lines[i])
 		if i > 0 {
 			got[1] = "*"

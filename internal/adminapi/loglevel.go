@@ -6,6 +6,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/audit"
 )
 
 // SetLogLevel sets the level of the log until ashored restarts or reloads its settings. An empty
@@ -17,6 +18,8 @@ func (a *API) SetLogLevel(ctx context.Context, q admin.LogLevel) (admin.LogLevel
 			return q, admin.NewError(admin.ErrInvalid, "unknown level %q: want trace, debug, info, warn or error", q.Level)
 		}
 		a.Log.Info("log level changed", "to", level, "by", admin.Actor(ctx))
+		a.Record(audit.Event{Action: audit.LogLevel, Actor: admin.Actor(ctx), Target: "ashored",
+			Details: map[string]string{"level": level.String()}})
 		a.Log.SetLevel(level)
 	}
 	return admin.LogLevel{Level: a.Log.GetLevel().String()}, nil

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
@@ -45,13 +46,16 @@ func TestRouteRequest(t *testing.T) {
 	}
 }
 
-// The level of the log changes for all parts at once, and only to one that there is.
+// The level of the log changes for all parts at once, and only to one that there is. Each change is in
+// the audit log.
 func TestSetLogLevel(t *testing.T) {
 	t.Parallel()
-	a := &API{Log: hclog.New(&hclog.LoggerOptions{Level: hclog.Info, Output: new(strings.Builder)})}
+	var events []audit.Event
+	a := &API{Log: hclog.New(&hclog.LoggerOptions{Level: hclog.Info, Output: new(strings.Builder)}),
+		Record: func(e audit.Event) { events = append(events, e) }}
 	part := a.Log.Named("ca")
 	for _, tc := range []struct{ set, want string }{{"", "info"}, {"DEBUG", "debug"}, {"", "debug"}, {"warn", "warn"}} {
-		got, err := a.SetLogLevel(t.Context(), admin.LogLevel{Level: tc.set})
+		got, err := a.SetLogLevel(admin.WithActor(t.Context(), "ann"), admin.LogLevel{Level: tc.set})
 		if err != nil || got.Level != tc.want || part.GetLevel().String() != tc.want {
 			t.Errorf("%q: got %v, %v, of a part %s", tc.set, got, err, part.GetLevel())
 		}
@@ -60,6 +64,11 @@ func TestSetLogLevel(t *testing.T) {
 		if _, err := a.SetLogLevel(t.Context(), admin.LogLevel{Level: level}); !errors.Is(err, admin.ErrInvalid) {
 			t.Errorf("%s: %v", level, err)
 		}
+	}
+	want := []audit.Event{{Action: "log.level", Actor: "ann", Target: "ashored", Details: map[string]string{"level": "debug"}},
+		{Action: "log.level", Actor: "ann", Target: "ashored", Details: map[string]string{"level": "warn"}}}
+	if diff := cmp.Diff(want, events); diff != "" {
+		t.Errorf("audit log (-want +got):\n%s", diff)
 	}
 }
 

@@ -26,6 +26,7 @@ const (
 	ConfigRead         = "config.read"     // by another control plane
 	VIPRelease         = "vip.release"     // unused virtual IPs were released
 	RemovalsAccept     = "removals.accept" // retained objects of a source were removed
+	LogLevel           = "log.level"       // the level of ashored's log was set
 	DumpRead           = "dump.read"
 	AdminRefuse        = "admin.refuse"
 	// Gap counts events before it that were not written.

@@ -106,7 +106,10 @@ func decode(text string) string {
 			rest = rest[1:]
 			continue
 		}
-		c, err := strconv.ParseUint(hex[:min(2, len(hex))], 16, 8)
+		if len(hex) < 2 {
+			return ""
+		}
+		c, err := strconv.ParseUint(hex[:2], 16, 8)
 		if err != nil {
 			return ""
 		}

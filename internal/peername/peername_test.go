@@ -53,7 +53,8 @@ func TestParse(t *testing.T) {
 	}
 	for _, bad := range []string{"", "-", "web.example.com", good + ".example.com", "x." + good,
 		"w--web.a--web.v--v1.peer.ashore", "w--.a--web.v--v1.c--c1.peer.ashore", "w--w--.a--web.v--v1.c--c1.peer.ashore",
-		"w--w--zz.a--web.v--v1.c--c1.peer.ashore", "w--WEB.a--web.v--v1.c--c1.peer.ashore"} {
+		"w--w--a.a--web.v--v1.c--c1.peer.ashore", "w--w--zz.a--web.v--v1.c--c1.peer.ashore",
+		"w--WEB.a--web.v--v1.c--c1.peer.ashore"} {
 		if got, ok := Parse(bad); ok {
 			t.Errorf("%q is read as %+v", bad, got)
 		}
@@ -63,6 +64,7 @@ func TestParse(t *testing.T) {
 // Every name is a DNS name and is read as it was written, as long as it was not cut.
 func FuzzName(f *testing.F) {
 	f.Add("web-v1", "web", "1.2", "c1")
+	f.Add("web-v1", "web", "v--1", "c1")
 	f.Add("--", "a--b.c", "\x00,", "peer.ashore")
 	f.Fuzz(func(t *testing.T, w, a, v, c string) {
 		n := Name{w, a, v, c}
@@ -77,5 +79,8 @@ func FuzzName(f *testing.F) {
 			t.Errorf("%+v is %q, read as %+v %v", n, dns, got, ok)
 		}
 		_, _ = Parse(w + "," + a) // any text
+		if text := decode(v); text != "" && encode(text) != v {
+			t.Errorf("%q is decoded as %q", v, text)
+		}
 	})
 }

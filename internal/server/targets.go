@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -20,6 +22,10 @@ const (
 	agentStatusPort = "15020"
 	// maxTokenFile limits the file of the token, in bytes.
 	maxTokenFile = 4 << 10
+	// keepDisconnected is how long an agent stays a target after it was last listed as connected.
+	keepDisconnected = time.Hour
+	// maxDisconnected is how many disconnected agents stay targets. The last seen ones stay.
+	maxDisconnected = 10_000
 )
 
 // targetGroup is a target with its labels. Source: prometheus.io, "Writing HTTP service discovery".
@@ -28,12 +34,22 @@ type targetGroup struct {
 	Labels  map[string]string `json:"labels"`
 }
 
-// discovery lists what Prometheus can scrape: this replica, and the agents connected to it.
+// agentTarget is an agent as a target.
+type agentTarget struct {
+	targetGroup
+	connected time.Time // when it was last listed as connected
+}
+
+// discovery lists what Prometheus can scrape: this replica, and the agents that are connected to it or
+// were in the last hour.
 type discovery struct {
 	tokenFile string // empty: the list is not served
 	cluster   string // cluster ID of the mesh
 	proxies   func() []xds.ProxyStatus
 	log       hclog.Logger
+
+	mu     sync.Mutex
+	recent []agentTarget // guarded by mu; the last answer, the last seen agents first
 }
 
 // ServeHTTP implements http.Handler.
@@ -56,16 +72,45 @@ func (d *discovery) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(targets(r.Host, d.cluster, d.proxies())); err != nil {
+	if err := json.NewEncoder(w).Encode(d.targets(r.Host)); err != nil {
 		d.log.Debug("answer not read", "error", err)
 	}
 }
 
-// targets lists this replica at the address that Prometheus used, and the agents of proxies. The two
-// Envoys of a hot restart have one agent.
-func targets(self, cluster string, proxies []xds.ProxyStatus) []targetGroup {
+// targets lists this replica at the address that Prometheus used, and the agents.
+func (d *discovery) targets(self string) []targetGroup {
 	out := []targetGroup{{Targets: []string{self}, Labels: map[string]string{
-		"__meta_ashore_kind": "ashored", "__meta_ashore_cluster": cluster}}}
+		"__meta_ashore_kind": "ashored", "__meta_ashore_cluster": d.cluster}}}
+	for _, a := range d.agents(time.Now()) {
+		out = append(out, a.targetGroup)
+	}
+	return out
+}
+
+// agents are the connected agents, and those that were connected recently: alerts need the targets
+// of agents that do not answer. A connected agent replaces an earlier one at its address.
+func (d *discovery) agents(now time.Time) []agentTarget {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var list []agentTarget
+	connected := map[string]bool{}
+	for _, g := range agentGroups(d.cluster, d.proxies()) {
+		list = append(list, agentTarget{targetGroup: g, connected: now})
+		connected[g.Targets[0]] = true
+	}
+	limit := len(list) + maxDisconnected
+	for _, a := range d.recent {
+		if !connected[a.Targets[0]] && now.Sub(a.connected) < keepDisconnected {
+			list = append(list, a)
+		}
+	}
+	d.recent = list[:min(len(list), limit)]
+	return d.recent
+}
+
+// agentGroups are the targets of the agents of proxies. The two Envoys of a hot restart have one agent.
+func agentGroups(cluster string, proxies []xds.ProxyStatus) []targetGroup {
+	var out []targetGroup
 	proxies = slices.CompactFunc(proxies, func(a, b xds.ProxyStatus) bool { return a.ID == b.ID })
 	for _, p := range proxies {
 		n := p.Node

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -71,6 +73,51 @@ func TestTargets(t *testing.T) {
 	if rec := ask("Bearer "); rec.Code != http.StatusInternalServerError {
 		t.Errorf("with an empty token: %d %s", rec.Code, rec.Body)
 	}
+}
+
+// An agent that disconnected stays a target for an hour, so that alerts see that it does not answer.
+func TestTargetsOfDisconnectedAgents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var connected []xds.ProxyStatus
+		d := &discovery{proxies: func() []xds.ProxyStatus { return connected }}
+		proxy := func(id, address string) xds.ProxyStatus {
+			ips := new(intern.Lists[netip.Addr]).Of([]netip.Addr{netip.MustParseAddr(address)})
+			return xds.ProxyStatus{ID: id, Node: push.Node{ID: id, IPs: ips}, Agent: "v1"}
+		}
+		check := func(when string, want ...string) {
+			t.Helper()
+			var got []string
+			for _, g := range d.targets("self")[1:] {
+				got = append(got, g.Labels["__meta_ashore_proxy"])
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", when, diff)
+			}
+		}
+		api, web := proxy("api.shop", "10.0.0.1"), proxy("web.shop", "10.0.0.2")
+		connected = []xds.ProxyStatus{api, web}
+		check("both connected", "api.shop", "web.shop")
+		connected = []xds.ProxyStatus{web}
+		time.Sleep(30 * time.Minute)
+		check("one disconnected", "web.shop", "api.shop")
+		time.Sleep(29 * time.Minute)
+		check("after 59 minutes", "web.shop", "api.shop")
+		time.Sleep(time.Minute)
+		check("after an hour", "web.shop")
+		connected = []xds.ProxyStatus{proxy("new.shop", "10.0.0.2")}
+		check("another workload at its address", "new.shop")
+		connected = nil
+		for i := range maxDisconnected {
+			address := netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}).String()
+			connected = append(connected, proxy(address, address))
+		}
+		d.targets("self")
+		connected = nil
+		if n := len(d.targets("self")) - 1; n != maxDisconnected {
+			t.Errorf("%d disconnected agents are targets, want %d", n, maxDisconnected)
+		}
+	})
 }
 
 // Each reason exists from the start.

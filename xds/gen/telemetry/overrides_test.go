@@ -97,6 +97,24 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// No override may change what the agent computes labels from.
+func TestReservedTags(t *testing.T) {
+	t.Parallel()
+	reserved := []string{removedTags, "cluster_name", "__name__"}
+	for _, by := range []Reporter{Source, Destination} {
+		for _, tag := range by.tags() {
+			reserved = append(reserved, tag.Name)
+		}
+	}
+	for _, name := range reserved {
+		r := config.Parse("t.yaml", []byte("apiVersion: telemetry.istio.io/v1\nkind: Telemetry\nmetadata: {name: t}\n"+
+			"spec: {metrics: [{overrides: [{tagOverrides: {"+name+": {value: request.host}}}]}]}"))
+		if len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Text, "reserved") {
+			t.Errorf("tag %s: got %v, want it reserved", name, r.Problems)
+		}
+	}
+}
+
 // Later overrides go before earlier ones. A tag that is removed is named in one tag for the agent.
 func TestTagOverrides(t *testing.T) {
 	t.Parallel()
