@@ -33,7 +33,8 @@ func checkLogFilter(expression string) string {
 func checkTagValue(expression string) string {
 	switch {
 	case strings.Contains(expression, "%"):
-		return quote(expression) + " has a percent sign, which Envoy takes for the end of the value: write it without"
+		return fmt.Sprintf("%#q has a percent sign, which Envoy takes for the end of the value: write it without",
+			shorten(expression))
 	case strings.Contains(expression, "\n"): // Envoy 1.40, tried: "Couldn't find valid command"
 		return quote(expression) + " has a line break, which Envoy rejects: write it in one line, for example without " +
 			`"|" before it`
@@ -71,5 +72,6 @@ func compileCEL(expression string) (result *cel.Type, why string) {
 	if unknown {
 		text += ": Envoy has no such function or attribute; the attributes are " + known
 	}
-	return nil, fmt.Sprintf("%s: column %d: %s", quote(expression), first.Location.Column()+1, text)
+	// Backquotes: a backslash of the expression is not doubled, as %q would.
+	return nil, fmt.Sprintf("%#q: column %d: %s", shorten(expression), first.Location.Column()+1, text)
 }
