@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -22,11 +23,23 @@ func checkLogFilter(expression string) string {
 		return checkFilled(expression)
 	}
 	result, why := compileCEL(expression)
-	if why == "" && !result.IsExactType(cel.BoolType) && !result.IsExactType(cel.DynType) {
-		return fmt.Sprintf("the expression is a %s: write one that is true or false, such as response.code >= 400",
-			result)
+	const remedy = ": write one that is true or false, such as response.code >= 400"
+	switch {
+	case why != "":
+		return why
+	case result.IsExactType(cel.DynType) && isNumberOrText(expression):
+		return "the expression is a number or a text" + remedy
+	case !result.IsExactType(cel.BoolType) && !result.IsExactType(cel.DynType):
+		return fmt.Sprintf("the expression is a %s%s", result, remedy)
 	}
-	return why
+	return ""
+}
+
+// isNumberOrText reports whether an expression is one attribute of a group without booleans.
+// Source: Envoy, "Attributes".
+func isNumberOrText(expression string) bool {
+	attribute := regexp.MustCompile(`^(request|response|source|destination|upstream)(\.\w+)*(\[[^]]*\])?$`)
+	return attribute.MatchString(strings.TrimSpace(expression))
 }
 
 // checkTagValue is the rule for the value of a metric's tag. Percent signs delimit it for Envoy.
