@@ -240,13 +240,9 @@ func istioTags(clusterID string) []*tagv3.CustomTag {
 	known := func(name, otherwise string) string {
 		return "'" + name + "' in " + metadata + " ? " + metadata + "['" + name + "'] : '" + otherwise + "'"
 	}
-	revision := "'latest'"
-	for _, label := range []string{"version", "app.kubernetes.io/version", "service.istio.io/canonical-revision"} {
-		labels := metadata + "['LABELS']"
-		revision = "'" + label + "' in " + labels + " ? " + labels + "['" + label + "'] : " + revision
-	}
 	out := []*tagv3.CustomTag{
-		text("canonical_service", known("WORKLOAD_NAME", "unknown")), text("canonical_revision", revision),
+		text("canonical_service", known("CANONICAL_SERVICE", "unknown")),
+		text("canonical_revision", known("CANONICAL_REVISION", "latest")),
 		text("namespace", known("NAMESPACE", "default")), literal("istio.cluster_id", clusterID),
 		text("mesh_id", known("MESH_ID", "unknown")),
 	}
