@@ -96,8 +96,12 @@ func askAgent(ctx context.Context, state, method, path string) ([]byte, error) {
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		return nil, fmt.Errorf("read the agent's answer: %w", err)
 	}
-	if resp.StatusCode/100 != 2 {
-		return nil, fmt.Errorf("the agent answers %d: %s", resp.StatusCode, strings.TrimSpace(string(body)))
+	text := strings.TrimSpace(string(body))
+	switch {
+	case resp.StatusCode == http.StatusBadRequest:
+		return nil, errors.New(text)
+	case resp.StatusCode/100 != 2:
+		return nil, fmt.Errorf("the agent answers %d: %s", resp.StatusCode, text)
 	}
 	return body, nil
 }

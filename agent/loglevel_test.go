@@ -29,11 +29,7 @@ func TestLogLevels(t *testing.T) {
 		t.Fatal(err)
 	}
 	stock := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.FormValue("level") == "loud" {
-			http.Error(w, "error: unknown logger level", http.StatusBadRequest)
-			return
-		}
-		fmt.Fprintf(w, "%s %s?%s\n", r.Method, r.URL.Path, r.URL.RawQuery)
+		fmt.Fprintf(w, "active loggers:\n  http: info\n  rbac: info\n\n%s %s?%s\n", r.Method, r.URL.Path, r.URL.RawQuery)
 	}))
 	stock.Listener = admin
 	stock.Start()
@@ -57,10 +53,15 @@ func TestLogLevels(t *testing.T) {
 		{ProxyLogLevel, "", "POST /logging?"},
 		{ProxyLogLevel, "debug", "POST /logging?level=debug"},
 		{ProxyLogLevel, "http:debug,rbac:trace", "POST /logging?paths=http%3Adebug%2Crbac%3Atrace"},
-		{ProxyLogLevel, "loud", "unknown logger level"},
+		{ProxyLogLevel, "loud", `unknown level "loud": want one of trace, debug, info, warning`},
+		{ProxyLogLevel, "http:loud", `unknown level "loud"`},
+		{ProxyLogLevel, "http:debug,foo:debug", "Envoy has no logger foo; the loggers are http, rbac"},
+		{ProxyLogLevel, "http:debug,rbac", `unknown level ""`},
 	} {
 		got, err := tc.set(t.Context(), state, tc.level)
-		if text := fmt.Sprint(got, err); !strings.Contains(text, tc.want) || (err != nil) != (tc.level == "loud") {
+		failed := strings.HasPrefix(tc.want, "unknown") || strings.HasPrefix(tc.want, "Envoy has")
+		one := !failed || err != nil && strings.HasPrefix(err.Error(), tc.want) && !strings.Contains(err.Error(), "\n")
+		if text := fmt.Sprint(got, err); !strings.Contains(text, tc.want) || (err != nil) != failed || !one {
 			t.Errorf("%q: got %q, %v; want %q", tc.level, got, err, tc.want)
 		}
 	}

@@ -57,11 +57,11 @@ func (v *PeerVerifier) Verify(chain []*x509.Certificate, now time.Time) (Peer, e
 	if len(chain) == 0 {
 		return Peer{}, refusal(byCertificate, "no certificate", "the connection has no client certificate")
 	}
-	p, err := v.named(chain[0])
-	if err != nil {
+	if err := v.trusted(chain, now); err != nil { // first, because anyone can write the names
 		return Peer{}, err
 	}
-	if err := v.trusted(chain, now); err != nil {
+	p, err := v.named(chain[0])
+	if err != nil {
 		return Peer{}, err
 	}
 	return p, v.inForce(p, now)
@@ -82,7 +82,8 @@ func (v *PeerVerifier) named(leaf *x509.Certificate) (Peer, error) {
 		return Peer{}, refusal(byCertificate, "not a workload", "%w", err)
 	}
 	if domains := v.ledger.domains(); !slices.Contains(domains, id.TrustDomain) {
-		return Peer{}, refusal(byCertificate, "trust domain", "%s is in none of the trust domains of this mesh: %s", id, strings.Join(domains, ", "))
+		return Peer{}, refusal(byCertificate, "trust domain", "%s is in none of the trust domains of this mesh: %s", id,
+			strings.Join(domains, ", "))
 	}
 	return Peer{ID: id, Leaf: leaf, Fingerprint: Fingerprint(leaf)}, nil
 }

@@ -35,6 +35,7 @@ func TestVerifyPeer(t *testing.T) {
 	own, second := hour(l.signer), hour(labSigner(t, l.root))
 	fresh := testRoot(t)
 	foreign := hour(labSigner(t, fresh))
+	unread := l.certificate(labSigner(t, fresh), "spiffe://evil.local/ns/shop/sa/web", noon, noon.Add(time.Hour), nil)
 	p, err := l.peers.Verify(chainOf(t, own), noon)
 	if err != nil || p.ID != web(t) || p.Fingerprint != Fingerprint(own.Leaf) || !p.Leaf.Equal(own.Leaf) {
 		t.Fatalf("got %+v, error %v", p, err)
@@ -44,19 +45,20 @@ func TestVerifyPeer(t *testing.T) {
 		at    time.Duration
 		want  string
 	}{
-		"own signer":           {chainOf(t, own), 0, ""},
-		"another replica":      {chainOf(t, second), 0, ""},
-		"another left out":     {chainOf(t, second)[:1], 0, "untrusted"},
-		"foreign":              {chainOf(t, foreign), 0, "untrusted"},
-		"foreign below ours":   {append(chainOf(t, foreign), l.signer.Cert, l.root.Cert), 0, "untrusted"},
-		"at its end":           {chainOf(t, own), time.Hour, ""},
-		"ended":                {chainOf(t, own), time.Hour + time.Second, "expired"},
-		"not yet":              {chainOf(t, own), -time.Hour, "expired"},
-		"nothing":              {nil, 0, "no certificate"},
-		"the authority itself": {[]*x509.Certificate{l.signer.Cert}, 0, "not a workload"},
-		"certified anew":       {append(chainOf(t, own), l.root.Cert, l.root.Cert), 0, ""},
-		"many of one name":     {append(chainOf(t, foreign), l.root.Cert, l.root.Cert, l.root.Cert), 0, "long chain"},
-		"a long chain":         {append(chainOf(t, own), make([]*x509.Certificate, maxChain)...), 0, "long chain"},
+		"own signer":            {chainOf(t, own), 0, ""},
+		"another replica":       {chainOf(t, second), 0, ""},
+		"another left out":      {chainOf(t, second)[:1], 0, "untrusted"},
+		"foreign":               {chainOf(t, foreign), 0, "untrusted"},
+		"foreign, names unread": {chainOf(t, unread), 0, "untrusted"},
+		"foreign below ours":    {append(chainOf(t, foreign), l.signer.Cert, l.root.Cert), 0, "untrusted"},
+		"at its end":            {chainOf(t, own), time.Hour, ""},
+		"ended":                 {chainOf(t, own), time.Hour + time.Second, "expired"},
+		"not yet":               {chainOf(t, own), -time.Hour, "expired"},
+		"nothing":               {nil, 0, "no certificate"},
+		"the authority itself":  {[]*x509.Certificate{l.signer.Cert}, 0, "not a workload"},
+		"certified anew":        {append(chainOf(t, own), l.root.Cert, l.root.Cert), 0, ""},
+		"many of one name":      {append(chainOf(t, foreign), l.root.Cert, l.root.Cert, l.root.Cert), 0, "long chain"},
+		"a long chain":          {append(chainOf(t, own), make([]*x509.Certificate, maxChain)...), 0, "long chain"},
 	} {
 		_, err := l.peers.Verify(tc.chain, noon.Add(tc.at))
 		if r, ok := errors.AsType[*Refusal](err); (tc.want != "" || err != nil) && (!ok || r.Reason != tc.want) {

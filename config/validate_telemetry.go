@@ -3,6 +3,7 @@ package config
 import (
 	"regexp"
 	"slices"
+	"strings"
 
 	telemetry "istio.io/api/telemetry/v1alpha1"
 )
@@ -38,8 +39,9 @@ func checkTag(name string) string {
 	if !regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`).MatchString(name) {
 		return quote(name) + " is not the name of a tag: use letters, digits and \"_\""
 	}
-	// Proxies send these to their agents: package xds/gen/telemetry.
-	if slices.Contains([]string{"services", "peer_principal", "peer_workload", "removed_tags", "le"}, name) {
+	// The agent computes other labels from these (package xds/gen/telemetry), and Prometheus has "le".
+	reserved := []string{"reporter", "service", "peer_principal", "peer_workload", "removed_tags", "cluster_name", "le"}
+	if slices.Contains(reserved, name) || strings.HasPrefix(name, "__") {
 		return quote(name) + " is reserved: choose another name"
 	}
 	return ""

@@ -81,6 +81,9 @@ func (ns *nodes) read(raw []byte) (*proxy, error) {
 	p := &proxy{ID: n.Id, Agent: excerpt.Of(meta.text("ASHORE_VERSION"), maxVersion)}
 	if n.UserAgentName == "envoy" {
 		p.Envoy = excerpt.Of(buildVersion(n), maxVersion)
+		if v := n.GetUserAgentBuildVersion().GetVersion(); v != nil && v.MajorNumber == 1 && v.MinorNumber < oldestEnvoy {
+			return nil, fmt.Errorf("version %s of Envoy is not supported: use 1.%d or newer", p.Envoy, oldestEnvoy)
+		}
 	}
 	if p.Type, err = nodeType(parts[0]); err != nil {
 		return nil, err
@@ -96,6 +99,10 @@ func (ns *nodes) read(raw []byte) (*proxy, error) {
 		SubZone: shared(l.GetSubZone())}
 	return p, ns.readMetadata(p, meta)
 }
+
+// oldestEnvoy is the minor release of the oldest Envoy that accepts what package xds/gen makes: older
+// ones lack the access logger that counts requests.
+const oldestEnvoy = 39
 
 // fieldExtensions is Node.extensions.
 const fieldExtensions = 9

@@ -72,6 +72,17 @@ func TestNode(t *testing.T) {
 	}
 }
 
+// Envoys that would reject what is made for them are refused with the reason.
+func TestNodeOfOldEnvoy(t *testing.T) {
+	t.Parallel()
+	_, err := new(nodes).read(encodeNode(t, &corev3.Node{Id: "sidecar~10.0.0.1~a~b", UserAgentName: "envoy",
+		UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{
+			Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: 38, Patch: 3}}}}, nil))
+	if err == nil || err.Error() != "version 1.38.3 of Envoy is not supported: use 1.39 or newer" {
+		t.Errorf("error %v", err)
+	}
+}
+
 // What a node does not say has Istio's default; what it says wrong is an error with its name.
 func TestNodeDefaultsAndErrors(t *testing.T) {
 	t.Parallel()

@@ -31,7 +31,7 @@ func istioLabels(raw map[string]string, own Workload) string {
 	if name, ok := raw["cluster_name"]; ok {
 		raw = clusterLabels(name)
 	}
-	peer := peerOf(raw)
+	peer := peerOf(raw, own.Principal)
 	if peer.Principal == "" {
 		own.Principal = "" // the connection has no mutual TLS
 	}
@@ -47,7 +47,7 @@ func istioLabels(raw map[string]string, own Workload) string {
 	labels = withOthers(labels, raw)
 	text := make([]string, len(labels))
 	for i, l := range labels {
-		text[i] = fmt.Sprintf(`%s="%s"`, l.name, escape.Replace(l.value))
+		text[i] = fmt.Sprintf(`%s="%s"`, l.name, escape.Replace(strings.ToValidUTF8(l.value, "\uFFFD")))
 	}
 	return strings.Join(text, ",")
 }
@@ -59,11 +59,9 @@ func clusterLabels(name string) map[string]string {
 		out["reporter"] = "destination"
 	}
 	parts := strings.Split(name, "|") // outbound|PORT|SUBSET|HOST
-	if host := parts[len(parts)-1]; len(parts) == 4 && host != "" {
-		out["destination_service"], out["destination_service_name"] = host, host
-		if p := strings.SplitN(host, ".", 4); len(p) == 4 && p[2] == "svc" {
-			out["destination_service_name"], out["destination_service_namespace"] = p[0], p[1]
-		}
+	if host := parts[len(parts)-1]; len(parts) == 4 {
+		name, namespace := peername.ServiceOf(host)
+		out["service"] = host + ";" + name + ";" + namespace
 	}
 	return out
 }
@@ -103,22 +101,28 @@ func (w Workload) labels(side string) []label {
 // escape writes the value of a label.
 var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// peerOf returns the other side of a connection: what its endpoint's metadata or its certificate
-// says, or else its identity alone.
-func peerOf(raw map[string]string) Workload {
+// peerOf returns the other side of a connection of a workload with the identity own: what its
+// endpoint's metadata or its certificate says, or else its identity alone. Other authorities may
+// write any name into certificates, so only names of the workload's own trust domain count.
+func peerOf(raw map[string]string, own string) Workload {
 	w := Workload{Principal: raw["peer_principal"]}
-	if id, err := spiffe.Parse(w.Principal); err == nil {
+	id, err := spiffe.Parse(w.Principal)
+	if err == nil {
 		w.Namespace = id.Namespace
 	} else {
 		w.Principal = ""
 	}
 	if raw["reporter"] == "destination" {
-		w.Name, _ = peername.Parse(raw["peer_workload"])
+		local, _ := spiffe.Parse(own) // zero without an identity
+		if err == nil && id.TrustDomain == local.TrustDomain {
+			w.Name, _ = peername.Parse(raw["peer_workload"])
+		}
 		return w
 	}
 	if p := strings.Split(raw["peer_workload"], ";"); len(p) == 5 {
 		w.Namespace = p[1]
-		w.Name = peername.Name{Workload: p[0], Service: p[2], Revision: cmp.Or(p[3], peername.DefaultRevision), Cluster: p[4]}
+		w.Name = peername.Name{Workload: p[0], Service: p[2], Cluster: p[4],
+			Revision: cmp.Or(p[3], peername.DefaultRevision)}
 	}
 	return w
 }

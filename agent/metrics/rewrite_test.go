@@ -30,7 +30,8 @@ func TestRewrite(t *testing.T) {
 	const service = `service="web.shop.svc.cluster.local;web;shop"`
 	const web = `destination_service="web.shop.svc.cluster.local",destination_service_name="web",` +
 		`destination_service_namespace="shop"`
-	const noService = `destination_service="unknown",destination_service_name="unknown",destination_service_namespace="unknown"`
+	const noService = `destination_service="unknown",destination_service_name="unknown",` +
+		`destination_service_namespace="unknown"`
 	const id = "spiffe://cluster.local/ns/shop/sa/"
 	side := func(side, workload, service, revision, namespace, principal, cluster string) string {
 		return strings.ReplaceAll(fmt.Sprintf(`S_workload=%q,S_canonical_service=%q,S_canonical_revision=%q,`+
@@ -55,8 +56,8 @@ func TestRewrite(t *testing.T) {
 			`peer_workload="batch.corp,w--batch.a--jobs.v--1--2e2.c--c1.peer.ashore"} 1`,
 			`istio_requests_total{reporter="destination",` + side("source", "batch", "jobs", "1.2", "shop", id+"batch", "c1") +
 				client("destination", id+"client") + web + `,connection_security_policy="mutual_tls"} 1` + "\n"},
-		"server, foreign certificate": {`envoy_istio_tcp_sent_bytes_total{reporter="destination",` + service +
-			`,peer_principal="spiffe://other/ns/bank/sa/teller",peer_workload="teller.bank.example"} 7`,
+		"server, another trust domain": {`envoy_istio_tcp_sent_bytes_total{reporter="destination",` + service +
+			`,peer_principal="spiffe://other/ns/bank/sa/teller",peer_workload="w--web.a--web.v--v1.c--c1.peer.ashore"} 7`,
 			`istio_tcp_sent_bytes_total{reporter="destination",` +
 				side("source", "unknown", "unknown", "unknown", "bank", "spiffe://other/ns/bank/sa/teller", "unknown") +
 				client("destination", id+"client") + web + `,connection_security_policy="mutual_tls"} 7` + "\n"},
@@ -81,6 +82,11 @@ func TestRewrite(t *testing.T) {
 				"# TYPE istio_response_messages_total counter\n" + `istio_response_messages_total{reporter="destination",` +
 				side("source", "unknown", "unknown", "unknown", "unknown", "unknown", "unknown") + client("destination", "unknown") +
 				noService + `,connection_security_policy="unknown",request_protocol="grpc"} 1` + "\n"},
+		"messages, other host": {`envoy_cluster_grpc_request_message_count{cluster_name="outbound|80||web.test"} 1`,
+			`istio_request_messages_total{reporter="source",` + client("source", "unknown") +
+				side("destination", "unknown", "unknown", "unknown", "unknown", "unknown", "unknown") +
+				`destination_service="web.test",destination_service_name="web.test",destination_service_namespace="unknown",` +
+				`connection_security_policy="unknown",request_protocol="grpc"} 1` + "\n"},
 		"labels removed, replaced and added": {`envoy_istio_requests_total{reporter="source",response_code="200",` +
 			`destination_version="x",path="/a",removed_tags="` + strings.Join(allBut("reporter", "destination_version"), ",") + `"} 1`,
 			`istio_requests_total{reporter="source",destination_version="x",path="/a"} 1` + "\n"},
@@ -162,6 +168,16 @@ func TestRewriteHistogram(t *testing.T) {
 		if l.GetName() == "response_flags" && l.GetValue() != `a"b\` {
 			t.Errorf("response_flags is %q", l.GetValue())
 		}
+	}
+}
+
+// A value that is no text would make Prometheus refuse all metrics of the machine.
+func TestRewriteInvalidText(t *testing.T) {
+	t.Parallel()
+	got := rewritten(t, "envoy_istio_requests_total{host=\"a\xff\xc3\",removed_tags=\""+
+		strings.Join(allBut(), ",")+",reporter\"} 1")
+	if want := "istio_requests_total{host=\"a\uFFFD\"} 1\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -123,6 +123,9 @@ func (t *tool) explainUpstream(cmd *cobra.Command, o *outcome, q admin.RequestQu
 	if strings.HasPrefix(o.TLS, "mutual") {
 		r.From = cmp.Or(identity, r.From)
 	}
+	if parts[2] != "" { // else the endpoints are all of the service
+		r.Addresses = o.Addresses
+	}
 	if !o.Connection {
 		r.Method, r.Path, r.Host = q.Method, o.Path, o.Host
 	}
@@ -139,7 +142,11 @@ func (t *tool) explainUpstream(cmd *cobra.Command, o *outcome, q admin.RequestQu
 	first := policy.Parts[0]
 	switch {
 	case policy.Verdict == "depends":
-		o.Reason = "it depends: " + first.Reason
+		o.Reason = "it depends: "
+		if len(policy.Parts) > 1 {
+			o.Reason = "it depends on the endpoint: at " + strings.Join(first.At, ", ") + ", "
+		}
+		o.Reason += first.Reason
 	case policy.Verdict == "denied" && first.Closed:
 		o.Code, o.Flags, o.Reason = 503, "UC", first.Reason
 	case policy.Verdict == "denied":

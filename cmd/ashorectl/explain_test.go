@@ -26,6 +26,11 @@ func (*fake) Route(_ context.Context, q admin.RequestQuery) (admin.RoutedRequest
 			{Route: "tcp", Cluster: "outbound|80|v9|db.service.consul", Weight: 50, Code: 503, Flags: "NC", Reason: "no such cluster"}}
 	case q.Port != 80:
 		return out, nil
+	case q.Path == "/subsets":
+		hop := admin.Hop{Route: "main", Cluster: "outbound|80|v1|db.service.consul", Weight: 50, Endpoints: 1, Addresses: []string{"10.0.0.1:80"}}
+		out.Hops = append(out.Hops, hop)
+		hop.Cluster, hop.Addresses = "outbound|80|v2|db.service.consul", []string{"10.0.0.2:80"}
+		out.Hops = append(out.Hops, hop)
 	case q.Host == "db.service.consul":
 		out.Hops = []admin.Hop{
 			{Route: "80, virtual host db, route canary", If: "the header x-canary", Cluster: "outbound|80|v9|db.service.consul", Weight: 100,
@@ -120,6 +125,16 @@ Is the port right, the service declared and visible (exportTo, Sidecar)? ashorec
 		if d := cmp.Diff(want, out); code != 0 || d != "" {
 			t.Errorf("%s: exit code %d, %s (-want +got):\n%s", args, code, errOut, d)
 		}
+	}
+}
+
+// Each subset has the result of its own endpoints.
+func TestExplainSubsets(t *testing.T) {
+	t.Parallel()
+	_, out, errOut := result(t, "--socket", serve(t, &fake{}), "explain", "request", "web-1.shop", "db.service.consul", "--path", "/subsets")
+	if !strings.Contains(out, "\n403: v1 is denied\n  route      main\n  cluster    outbound|80|v1|") ||
+		!strings.Contains(out, "\nthe application answers\n  route      main\n  cluster    outbound|80|v2|") {
+		t.Errorf("got\n%s%s", out, errOut)
 	}
 }
 

@@ -101,6 +101,11 @@ func (f *fake) Restore(ctx context.Context, r admin.RevokeRequest) (admin.Revoke
 func (*fake) Explain(_ context.Context, r admin.ExplainRequest) (admin.Explanation, error) {
 	part := admin.ExplainPart{At: []string{"shop/db-1:" + strings.TrimPrefix(r.To, "db.service.consul:")}, Verdict: "denied"}
 	switch {
+	case len(r.Addresses) > 0:
+		if part.Verdict, part.Reason = "allowed", "no policy denies it"; r.Addresses[0] == "10.0.0.1:80" {
+			part.Verdict, part.Reason = "denied", "v1 is denied"
+		}
+		return admin.Explanation{Verdict: part.Verdict, Parts: []admin.ExplainPart{part}}, nil
 	case r.To == "db.service.consul:80" && r.From == "spiffe://td/ns/shop/sa/web" && r.Method == "POST" && r.Path == "/items":
 		part.Reason = "rule 0 denies it"
 		return admin.Explanation{Verdict: "denied", Parts: []admin.ExplainPart{part}}, nil

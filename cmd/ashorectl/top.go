@@ -36,22 +36,31 @@ type traffic struct {
 }
 
 func (t *tool) topCommand() *cobra.Command {
-	return group("top", "Show requests per second, errors and latency",
-		t.topTable("services", "destination_service"),
-		t.topTable("workloads", "destination_workload_namespace", "destination_workload"))
-}
-
-// topTable returns a command with a row for each set of values of labels.
-func (t *tool) topTable(name string, labels ...string) *cobra.Command {
 	var prometheus, proxy string
 	var window time.Duration
 	cmd := &cobra.Command{
-		Use:   name,
-		Short: "Show the " + name + " with the most requests",
-		Example: fmt.Sprintf(`  ashorectl top %[1]s
-  ashorectl top %[1]s --prometheus http://prometheus.example:9090 --window 1h
-  ashorectl top %[1]s --proxy 10.0.0.7`, name),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Use:   "top [services | workloads]",
+		Short: "Show requests per second, errors and latency of services or workloads",
+		Example: `  ashorectl top
+  ashorectl top workloads --prometheus http://prometheus.example:9090 --window 1h
+  ashorectl top --proxy 10.0.0.7`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: words("services", "workloads"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			labels := []string{"destination_service"}
+			switch strings.Join(args, "") {
+			case "", "services", "svc":
+			case "workloads":
+				labels = []string{"destination_workload_namespace", "destination_workload"}
+			default:
+				return usage(cmd, fmt.Errorf("%s: want services (svc) or workloads", args[0]))
+			}
+			switch {
+			case cmd.Flags().Changed("window") && window <= 0:
+				return usage(cmd, fmt.Errorf("--window %s: want more than 0s", window))
+			case proxy != "" && prometheus != "":
+				return usage(cmd, errors.New("--proxy and --prometheus exclude each other"))
+			}
 			var requests, buckets model.Vector
 			var err error
 			if proxy != "" { // Envoy updates histograms every 5 s

@@ -99,7 +99,16 @@ func TestTopOfPrometheus(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
+<<<<<<< HEAD
+		"top --window 0s":                                "--window 0s: want more than 0s",
+		"top --proxy a --prometheus b":                   "--proxy and --prometheus exclude each other",
+		"top nodes":                                      "nodes: want services (svc) or workloads",
+		"top --prometheus " + srv.URL + "/prom":          "destination_service) (rate(",
+		"top svc --prometheus " + srv.URL + "/prom":      "destination_service) (rate(",
+		"top services --prometheus " + srv.URL + "/prom": "ask Prometheus at " + srv.URL + "/prom: unknown query sum by",
+=======
 		"top services --prometheus " + srv.URL + "/prom": "ask Prometheus at " + srv.URL + "/prom/api/v1/query: unknown query sum by",
+>>>>>>> w/fixb
 		"top services --prometheus " + srv.URL:           "unknown query",
 		"top services --socket " + serve(t, &fake{}):     "no Prometheus is known: set metrics.prometheus",
 	} {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -241,6 +242,31 @@ func TestNotRunning(t *testing.T) {
 	check()
 	stale(t, path)
 	check()
+}
+
+// While ashored reloads its settings, its socket is missing for a moment.
+func TestWhileReloading(t *testing.T) {
+	t.Parallel()
+	path := socketPath(t)
+	done := make(chan error, 1)
+	go func() {
+		time.Sleep(100 * time.Millisecond)
+		l, err := Listen(path, false)
+		if err == nil {
+			conn, failed := l.Accept()
+			if err = failed; err == nil {
+				err = conn.Close()
+			}
+			err = errors.Join(err, l.Close())
+		}
+		done <- err
+	}()
+	if _, err := Send(t.Context(), NewClient(path), CallStatus, None{}); !errors.Is(err, ErrEnded) {
+		t.Errorf("error %v, want ErrEnded: it was connected", err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 }
 
 // A process that ends while it is asked is told apart from one that never ran.

@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"syscall"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // dialTime is how long a running ashored may take to accept a connection.
@@ -24,16 +26,28 @@ type Client struct {
 	http    *http.Client
 }
 
+// reloadTime is how long the socket may be missing while ashored reloads its settings.
+const reloadTime = time.Second
+
 // NewClient returns a client of the unix socket path. It connects with the first call.
 func NewClient(socket string) *Client {
-	dialer := net.Dialer{Timeout: dialTime}
 	return &Client{socket: socket, http: &http.Client{Transport: &http.Transport{
 		DisableKeepAlives:     true, // the program ends after a call or two
 		ExpectContinueTimeout: dialTime,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", socket)
-		},
+		DialContext:           func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, socket) },
 	}}}
+}
+
+// dial connects to the socket. It tries again for reloadTime while nothing listens there.
+func dial(ctx context.Context, socket string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: dialTime}
+	for end := time.Now().Add(reloadTime); ; {
+		conn, err := dialer.DialContext(ctx, "unix", socket)
+		missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
+		if !missing || time.Now().After(end) || !task.Sleep(ctx, 50*time.Millisecond) {
+			return conn, err
+		}
+	}
 }
 
 // Within limits how long each later call may take; zero is no limit. It returns c.

@@ -18,6 +18,8 @@ type ExplainRequest struct {
 	Method string `json:"method"`
 	Path   string `json:"path"`
 	Host   string `json:"host"`
+	// Addresses limits the workloads to those at one of these: "10.0.0.7:8080". Empty: no limit.
+	Addresses []string `json:"addresses,omitempty"`
 }
 
 // Explanation is what the policies decide, and why.

@@ -45,6 +45,8 @@ type Hop struct {
 	Weight  uint32 `json:"weight,omitempty"`
 	// Endpoints is how many the proxy balances over. Names that it resolves count as one each.
 	Endpoints int `json:"endpoints"`
+	// Addresses are those of the endpoints, with their ports: "10.0.0.7:8080".
+	Addresses []string `json:"addresses,omitempty"`
 	// TLS is "mutual TLS", "TLS" or "plaintext", or how many endpoints get mutual TLS.
 	TLS string `json:"tls,omitempty"`
 	// Host and Path are those that the destination receives.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +34,10 @@ func (a *API) Explain(ctx context.Context, r admin.ExplainRequest) (admin.Explan
 	http := r.Method != "" || r.Path != "" || r.Host != ""
 	found := a.judge(c, r.To, !http, authz.Request{From: from, Revoked: revoked, Port: uint32(r.Port),
 		Method: strings.ToUpper(cmp.Or(r.Method, "GET")), Path: cmp.Or(r.Path, "/"), Host: r.Host})
-	found = slices.DeleteFunc(found, func(f authz.Explained) bool { return http && f.Request.TCP })
+	found = slices.DeleteFunc(found, func(f authz.Explained) bool {
+		at := net.JoinHostPort(f.Address, strconv.FormatUint(uint64(f.Port), 10))
+		return http && f.Request.TCP || len(r.Addresses) > 0 && !slices.Contains(r.Addresses, at)
+	})
 	host, _ := authz.SplitPort(r.To)
 	for key := range c.Inputs().Services.From(registry.Key{Host: host}) {
 		if len(found) > 0 || key.Host != host {

@@ -171,6 +171,29 @@ func TestExplainPorts(t *testing.T) {
 	}
 }
 
+// Policies of a subset are those at its endpoints.
+func TestExplainAddresses(t *testing.T) {
+	t.Parallel()
+	a := twoPorts(t)
+	in := a.Published().Inputs()
+	key := registry.Key{Host: "api.example", Namespace: "shop"}
+	in.Endpoints = in.Endpoints.With(key, &registry.EndpointList{Items: []registry.Endpoint{
+		{Address: "10.0.0.1", Namespace: "shop", Workload: "api-1", Labels: map[string]string{"version": "v1"}},
+		{Address: "10.0.0.2", Namespace: "shop", Workload: "api-2", Labels: map[string]string{"version": "v2"}},
+	}})
+	deny := config.Parse("p.yaml", []byte(strings.Replace(explainConfig, "app: web", "version: v1", 1))).Objects[0]
+	in.Objects = push.Objects{}.With(deny.Key, deny)
+	a.Published = publish(push.Build(nil, in))
+	for want, addresses := range map[string][]string{
+		"denied": {"10.0.0.1:8080"}, "allowed": {"10.0.0.2:8080"}, "depends": nil} {
+		got, err := a.Explain(t.Context(), admin.ExplainRequest{From: "bad/a", To: "api.example:80", Method: "GET",
+			Addresses: addresses})
+		if err != nil || got.Verdict != want {
+			t.Errorf("%v: got %+v, %v, want %s", addresses, got, err, want)
+		}
+	}
+}
+
 // Policies about hosts are asked for the host that the request names, or else for that of the
 // service.
 func TestExplainHost(t *testing.T) {

@@ -28,6 +28,22 @@ func TestOf(t *testing.T) {
 	}
 }
 
+// Only hosts of the mesh's own domain have a short name.
+func TestServiceOf(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string][2]string{
+		"web.shop.svc.cluster.local": {"web", "shop"},
+		"web.shop.svc":               {"web.shop.svc", ""},
+		"web.shop.cluster.local":     {"web.shop.cluster.local", ""},
+		"web.test":                   {"web.test", ""},
+		"":                           {"", ""},
+	} {
+		if name, namespace := ServiceOf(host); [2]string{name, namespace} != want {
+			t.Errorf("%s: got %q in %q, want %q", host, name, namespace, want)
+		}
+	}
+}
+
 // Ordinary names stay readable. No value can be made to look like several.
 func TestDNS(t *testing.T) {
 	t.Parallel()
@@ -53,7 +69,8 @@ func TestParse(t *testing.T) {
 	}
 	for _, bad := range []string{"", "-", "web.example.com", good + ".example.com", "x." + good,
 		"w--web.a--web.v--v1.peer.ashore", "w--.a--web.v--v1.c--c1.peer.ashore", "w--w--.a--web.v--v1.c--c1.peer.ashore",
-		"w--w--zz.a--web.v--v1.c--c1.peer.ashore", "w--WEB.a--web.v--v1.c--c1.peer.ashore"} {
+		"w--w--a.a--web.v--v1.c--c1.peer.ashore", "w--w--zz.a--web.v--v1.c--c1.peer.ashore",
+		"w--WEB.a--web.v--v1.c--c1.peer.ashore"} {
 		if got, ok := Parse(bad); ok {
 			t.Errorf("%q is read as %+v", bad, got)
 		}
@@ -63,6 +80,7 @@ func TestParse(t *testing.T) {
 // Every name is a DNS name and is read as it was written, as long as it was not cut.
 func FuzzName(f *testing.F) {
 	f.Add("web-v1", "web", "1.2", "c1")
+	f.Add("web-v1", "web", "v--1", "c1")
 	f.Add("--", "a--b.c", "\x00,", "peer.ashore")
 	f.Fuzz(func(t *testing.T, w, a, v, c string) {
 		n := Name{w, a, v, c}
@@ -77,5 +95,8 @@ func FuzzName(f *testing.F) {
 			t.Errorf("%+v is %q, read as %+v %v", n, dns, got, ok)
 		}
 		_, _ = Parse(w + "," + a) // any text
+		if text := decode(v); text != "" && encode(text) != v {
+			t.Errorf("%q is decoded as %q", v, text)
+		}
 	})
 }

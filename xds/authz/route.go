@@ -37,6 +37,8 @@ type Hop struct {
 	Weight  uint32
 	// Endpoints is how many the proxy balances over. Names that it resolves count as one each.
 	Endpoints int
+	// Addresses are those of the endpoints, with their ports.
+	Addresses []string
 	// TLS is "mutual TLS", "TLS" or "plaintext", or how many endpoints get mutual TLS.
 	TLS string
 	// Host and Path are those that the destination receives.

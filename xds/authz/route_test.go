@@ -1,6 +1,8 @@
 package authz
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -127,10 +129,24 @@ func TestRoute(t *testing.T) {
 				r.Port = 80
 			}
 			got := sent(t, push.Sidecar, routes).Route(r)
-			if d := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(Hop{}, "Reason")); d != "" {
+			if d := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(Hop{}, "Reason", "Addresses")); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
+	}
+}
+
+// The endpoints of a subset are those with its labels.
+func TestRouteAddresses(t *testing.T) {
+	t.Parallel()
+	rule := strings.Replace(routes, "version: canary", "app: web", 1)
+	r := Request{Method: "GET", Host: "web.example", Port: 80, Path: "/items"}
+	for value, want := range map[string][]string{"true": {"10.0.0.1:8080"}, "no": {"10.0.0.1:8080", "10.0.0.2:8080"}} {
+		r.Headers = map[string]string{"x-canary": value}
+		got := sent(t, push.Sidecar, rule).Route(r)
+		if len(got) != 1 || !slices.Equal(slices.Sorted(slices.Values(got[0].Addresses)), want) {
+			t.Errorf("x-canary %s: got %+v, want endpoints %v", value, got, want)
+		}
 	}
 }
 

@@ -2,6 +2,8 @@ package authz
 
 import (
 	"fmt"
+	"net"
+	"strconv"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -42,6 +44,9 @@ func (hop *Hop) count(c *clusterv3.Cluster, a *endpointv3.ClusterLoadAssignment)
 	for _, locality := range a.GetEndpoints() {
 		for _, ep := range locality.GetLbEndpoints() {
 			hop.Endpoints++
+			at := ep.GetEndpoint().GetAddress().GetSocketAddress()
+			port := strconv.FormatUint(uint64(at.GetPortValue()), 10)
+			hop.Addresses = append(hop.Addresses, net.JoinHostPort(at.GetAddress(), port))
 			match := ep.GetMetadata().GetFilterMetadata()["envoy.transport_socket_match"]
 			if match.GetFields()["tlsMode"].GetStringValue() == "istio" {
 				mutual++

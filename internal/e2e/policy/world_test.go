@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/internal/peername"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 )
@@ -81,7 +82,8 @@ func (w *world) issue(t *testing.T, id spiffe.ID) *tls.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf, err := ca.Issue(w.signer, ca.Grant{ID: id, Key: req.Key}, time.Now())
+	name := peername.Of(nil, id.ServiceAccount, id.TrustDomain).DNS() // which no policy may match
+	leaf, err := ca.Issue(w.signer, ca.Grant{ID: id, PeerName: name, Key: req.Key}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,11 @@ func BenchmarkMetrics(b *testing.B) {
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: host-%[1]d, namespace: shop}
-spec: {hosts: [host-%[1]d.test], resolution: STATIC, endpoints: [{address: BACKEND}], ports: [{number: 8080, name: http, protocol: HTTP, targetPort: 18080}]}
+spec:
+  hosts: [host-%[1]d.test]
+  resolution: STATIC
+  endpoints: [{address: BACKEND}]
+  ports: [{number: 8080, name: http, protocol: HTTP, targetPort: 18080}]
 ---`, i)
 	}
 	subnet := harness.FreeSubnet(b)
@@ -63,11 +67,7 @@ spec: {hosts: [host-%[1]d.test], resolution: STATIC, endpoints: [{address: BACKE
 		text, sent = scrapeBytes(b, client)
 		return residentMB(b, envoyOf(b, client)), text, sent
 	}
-	call("web.test", "200")
-	memory, text, sent := each()
-	cpu := map[bool]map[*harness.Proxy][]float64{true: {}, false: {}}
-	for round := range 10 {
-		on := round%2 == 1
+	turn := func(on bool) {
 		file := noMetrics
 		if on {
 			file = "# metrics are on\n"
@@ -75,6 +75,12 @@ spec: {hosts: [host-%[1]d.test], resolution: STATIC, endpoints: [{address: BACKE
 		m.Write("telemetry.yaml", file)
 		switchedTo(b, client, on)
 		switchedTo(b, server, on)
+	}
+	call("web.test", "200")
+	cpu := map[bool]map[*harness.Proxy][]float64{true: {}, false: {}}
+	for round := range 10 {
+		on := round%2 == 1
+		turn(on)
 		before := map[*harness.Proxy]int{client: ticks(b, envoyOf(b, client)), server: ticks(b, envoyOf(b, server))}
 		const requests = 20_000
 		load(b, client, requests)
@@ -83,6 +89,9 @@ spec: {hosts: [host-%[1]d.test], resolution: STATIC, endpoints: [{address: BACKE
 			cpu[on][p] = append(cpu[on][p], float64(ticks(b, envoyOf(b, p))-begin)*10_000/requests)
 		}
 	}
+	turn(false)
+	memory, text, sent := each()
+	turn(true)
 	memoryOn, textOn, sentOn := each()
 	for name, p := range map[string]*harness.Proxy{"client": client, "server": server} {
 		on, off := slices.Min(cpu[true][p]), slices.Min(cpu[false][p])
