@@ -190,9 +190,11 @@ func checkToken(token string) error {
 		return errors.New("the token is empty; paste the whole command of \"ashorectl join-token create\", with the " +
 			"lines from EOF to EOF")
 	case len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return errors.New("the token is not one of \"ashorectl join-token create\": it has spaces or other signs in it, or is too long")
+		return errors.New("the token is not one of \"ashorectl join-token create\": it has spaces or other signs in it, " +
+			"or is too long")
 	case len(parts) != 3 || parts[0] != "ashore-join" || parts[1] == "" || parts[2] == "":
-		return errors.New("the token is not one of \"ashorectl join-token create\": want ashore-join.ID.SECRET, copied whole")
+		return errors.New("the token is not one of \"ashorectl join-token create\": want ashore-join.ID.SECRET, " +
+			"copied whole")
 	}
 	return nil
 }

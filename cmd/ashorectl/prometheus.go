@@ -38,7 +38,8 @@ func get(ctx context.Context, address string) (*http.Response, error) {
 func queryPrometheus(ctx context.Context, base, expression string) (model.Vector, error) {
 	at, err := url.Parse(base)
 	if err != nil { // err may have a password
-		return nil, errors.New("the URL of Prometheus is not valid: want http://HOST:PORT or http://USER:PASSWORD@HOST:PORT")
+		return nil, errors.New("the URL of Prometheus is not valid: want http://HOST:PORT, " +
+			"or http://USER:PASSWORD@HOST:PORT")
 	}
 	at = at.JoinPath("api/v1/query")
 	shown := at.Redacted()
@@ -57,7 +58,8 @@ func queryPrometheus(ctx context.Context, base, expression string) (model.Vector
 	case answer.Status == "error":
 		return nil, fmt.Errorf("ask Prometheus at %s: %s", shown, answer.Error)
 	case err != nil:
-		return nil, fmt.Errorf("ask Prometheus at %s: HTTP status %s, not an answer of its API: %w", shown, resp.Status, err)
+		return nil, fmt.Errorf("ask Prometheus at %s: HTTP status %s, not an answer of its API: %w", shown,
+			resp.Status, err)
 	case answer.Status != "success":
 		return nil, fmt.Errorf("ask Prometheus at %s: HTTP status %s, not an answer of its API", shown, resp.Status)
 	}

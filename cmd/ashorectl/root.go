@@ -49,7 +49,8 @@ func newRoot() *cobra.Command {
 	must(root.RegisterFlagCompletionFunc("output", words(formats()...)))
 	must(root.MarkPersistentFlagFilename("socket", "sock"))
 	addGroup(root, "inspect", "Inspect:", t.statusCommand(), t.proxyStatusCommand(), t.proxyConfigCommand(),
-		t.sourcesCommand(), t.problemsCommand(), t.getCommand(), t.describeCommand(), t.explainGroup(), t.topCommand(), t.authzCommand(),
+		t.sourcesCommand(), t.problemsCommand(), t.getCommand(), t.describeCommand(), t.explainGroup(),
+		t.topCommand(), t.authzCommand(),
 		t.auditCommand())
 	addGroup(root, "configure", "Configure:", t.validateCommand(), t.analyzeCommand(), t.applyCommand(),
 		t.deleteCommand(), t.historyCommand(), t.rollbackCommand(), t.vipCommand())

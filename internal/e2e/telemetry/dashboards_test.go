@@ -371,6 +371,46 @@ func TestDashboardFiles(t *testing.T) {
 	}
 }
 
+// The variables of the dashboard of workloads have namespaces and workloads that only call others, and
+// those that only use TCP.
+func TestWorkloadVariables(t *testing.T) {
+	t.Parallel()
+	var board struct {
+		Templating struct{ List []struct{ Name, Query string } }
+	}
+	if err := json.Unmarshal([]byte(read(t, root+"/dashboards/workload.json")), &board); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"namespace": `[{labels: '{ns="a"}', value: 1}, {labels: '{ns="b"}', value: 1}]`,
+		"workload": `[{labels: '{wl="api"}', value: 1}, {labels: '{wl="web"}', value: 1}]`}
+	tests := ""
+	for _, v := range board.Templating.List {
+		expr, isResult := strings.CutPrefix(v.Query, "query_result(")
+		expr = strings.ReplaceAll(strings.TrimSuffix(expr, ")"), "$namespace", ".*")
+		if isResult && want[v.Name] != "" {
+			tests += fmt.Sprintf("  - {expr: %q, eval_time: 0m, exp_samples: %s}\n", expr, want[v.Name])
+			delete(want, v.Name)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("no queries for %v", want)
+	}
+	file := filepath.Join(t.TempDir(), "test.yaml")
+	text := `tests:
+- input_series:
+  - series: 'istio_tcp_connections_opened_total{reporter="source",source_workload_namespace="a",source_workload="web",` +
+		`destination_workload_namespace="b",destination_workload="api"}'
+    values: "1"
+  promql_expr_test:
+` + tests
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := promtool(t, "", "test", "rules", file); code != 0 {
+		t.Errorf("promtool test rules: %s\n%s", out, text)
+	}
+}
+
 // variables are the values of a dashboard's variables.
 type variables map[string]string
 

@@ -58,7 +58,8 @@ type listenerBase struct {
 }
 
 func newListenerBase(s listenerSettings) *listenerBase {
-	b := &listenerBase{listenerSettings: s, sent: s.telemetry.Side(telemetry.Source), received: s.telemetry.Side(telemetry.Destination)}
+	b := &listenerBase{listenerSettings: s, sent: s.telemetry.Side(telemetry.Source),
+		received: s.telemetry.Side(telemetry.Destination)}
 	judges := append([]*hcmv3.HttpFilter{access.BadHostFilter()}, access.JudgeRequests(access.RequestFilters()...)...)
 	b.httpFilters, b.judgedFilters = httpFilters(nil), httpFilters(judges)
 	b.judges = access.JudgeConnections(access.ConnectionFilters()...)
