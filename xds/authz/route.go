@@ -57,8 +57,8 @@ func (rs Resources) get(typeURL, name string, m proto.Message) bool {
 }
 
 // Route says what a proxy does with a request to r.Host at r.Port: a Hop for each destination of each
-// route that may take it, in the order in which they are tried. It is empty when the proxy has
-// neither a route nor a cluster for that host and port.
+// route that may take it, in the order in which they are tried. It is empty when the
+// client's connection does not reach the proxy.
 func (rs Resources) Route(r Request) []Hop {
 	config, host := rs.virtualHost(r)
 	switch {
@@ -264,12 +264,19 @@ func rewritten(path string, route *routev3.Route) string {
 	return path + query
 }
 
-// connection is the hop of a connection to a host and port without routes.
+// connection is the hop of a connection to a host and port without routes. Connections to others go
+// where outboundTrafficPolicy says, if they are intercepted.
 func (rs Resources) connection(r Request) []Hop {
 	hop := Hop{Route: "none: the port carries connections", Connection: true, Weight: 100,
 		Cluster: fmt.Sprintf("outbound|%d||%s", r.Port, r.Host)}
-	if rs.reach(&hop); hop.Flags == "NC" {
+	if rs.reach(&hop); hop.Flags != "NC" {
+		return []Hop{hop}
+	}
+	cluster, intercepted := rs.unknownDestinations()
+	if !intercepted {
 		return nil
 	}
+	hop = Hop{Route: "none: unknown host and port", Connection: true, Weight: 100, Cluster: cluster}
+	rs.reach(&hop)
 	return []Hop{hop}
 }

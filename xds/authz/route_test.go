@@ -62,7 +62,7 @@ func sent(t *testing.T, typ push.NodeType, objects string) Resources {
 	sc := c.Scope(c.Classify(n))
 	g := gen.New()
 	var out Resources
-	for _, typ := range []string{resource.ClusterType, resource.EndpointType, resource.RouteType} {
+	for _, typ := range []string{resource.ClusterType, resource.EndpointType, resource.RouteType, resource.ListenerType} {
 		for r := range g.Set(typ, sc).All() {
 			out = append(out, r)
 		}
@@ -118,7 +118,8 @@ func TestRoute(t *testing.T) {
 		"nobody declared": {Request{Method: "PUT", Path: "/", Host: "who.example"}, []Hop{{Route: "80, virtual host allow_any, route allow_any", Cluster: "PassthroughCluster", Weight: 100, Endpoints: 1, TLS: "plaintext", Host: "who.example", Path: "/"}}},
 		"a connection": {Request{Port: 90}, []Hop{{Route: "none: the port carries connections", Connection: true, Endpoints: 2,
 			Cluster: "outbound|90||web.example", Weight: 100, TLS: "mutual TLS for 1 of 2"}}},
-		"another port": {Request{Port: 99, Path: "/"}, nil},
+		"another port": {Request{Port: 99, Path: "/"}, []Hop{{Route: "none: unknown host and port", Connection: true, Endpoints: 1,
+			Cluster: "PassthroughCluster", Weight: 100, TLS: "plaintext"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -149,6 +150,31 @@ func TestRouteAbort(t *testing.T) {
 		if len(got) != want.hops || got[0].Code != 500 || got[0].Flags != "FI" || !strings.Contains(got[0].Reason, want.reason) {
 			t.Errorf("%s %%: got %+v", share, got)
 		}
+	}
+}
+
+// An unknown destination gets what outboundTrafficPolicy says; without interception there is no
+// address to send a request to.
+func TestRouteUnknown(t *testing.T) {
+	t.Parallel()
+	const only = `
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: default, namespace: shop}
+spec: {outboundTrafficPolicy: {mode: REGISTRY_ONLY}, egress: [{hosts: ["*/*"]}]}
+`
+	unknown := Request{Method: "GET", Host: "who.example", Port: 99, Path: "/"}
+	if got := sent(t, push.Sidecar, only).Route(unknown); len(got) != 1 || got[0].Flags != "UH" ||
+		!strings.Contains(got[0].Reason, "REGISTRY_ONLY") {
+		t.Errorf("REGISTRY_ONLY: got %+v", got)
+	}
+	plain := slices.DeleteFunc(sent(t, push.Sidecar, routes), func(r *resource.Resource) bool { return r.Name == "virtualOutbound" })
+	if got := plain.Route(unknown); got != nil {
+		t.Errorf("a port without a listener: got %+v", got)
+	}
+	unknown.Port = 80
+	if got := plain.Route(unknown); len(got) != 1 || got[0].Code != 503 || got[0].Flags != "UH" || got[0].Endpoints != 0 {
+		t.Errorf("not intercepted: got %+v", got)
 	}
 }
 
