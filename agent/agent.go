@@ -134,7 +134,8 @@ func (a *Agent) identify(log hclog.Logger) error {
 	return nil
 }
 
-// applyIdentity checks the settings against the identity and takes the service account from it.
+// applyIdentity checks the settings against the identity and takes the service account and the
+// names for telemetry from it.
 func (s *Settings) applyIdentity(id *Identity, j Joined) error {
 	w := &s.Workload
 	check := &checker{}
@@ -144,6 +145,7 @@ func (s *Settings) applyIdentity(id *Identity, j Joined) error {
 	check.want(w.Namespace == id.ID.Namespace, "workload.namespace", "%q is not that of the identity in %s, %s; %s",
 		w.Namespace, s.State, id.ID, remedy)
 	w.serviceAccount = id.ID.ServiceAccount
+	w.certName = id.peerName()
 	return errors.Join(check.errs...)
 }
 

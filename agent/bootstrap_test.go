@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"crypto/x509"
 	"encoding/json"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/ashore-mesh/ashore/internal/peername"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
@@ -44,7 +47,8 @@ func TestNode(t *testing.T) {
 		"cluster": "web.shop",
 		"locality": {"region": "eu", "zone": "a", "subZone": "rack-1"},
 		"metadata": {
-			"NAME": "web-1", "NAMESPACE": "shop", "WORKLOAD_NAME": "web", "INSTANCE_IPS": "10.0.0.7,fd00::7",
+			"NAME": "web-1", "NAMESPACE": "shop", "WORKLOAD_NAME": "web-1", "CANONICAL_SERVICE": "web", "CANONICAL_REVISION": "v1",
+			"INSTANCE_IPS": "10.0.0.7,fd00::7",
 			"ISTIO_VERSION": "1.31.1", "LABELS": {"app": "web", "version": "v1"}, "INTERCEPTION_MODE": "NONE",
 			"SERVICE_ACCOUNT": "web", "NETWORK": "net-1", "ASHORE_STREAM": "config",
 			"ENVOY_STATUS_PORT": 15021, "ENVOY_PROMETHEUS_PORT": 15090,
@@ -56,6 +60,35 @@ func TestNode(t *testing.T) {
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("node (-want +got):\n%s", d)
+	}
+}
+
+// The certificate knows the labels of the WorkloadGroup, which the agent's settings need not have.
+func TestNodeNamesAsInCertificate(t *testing.T) {
+	t.Parallel()
+	s := good()
+	s.Workload.Namespace = "shop"
+	if err := s.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	name := peername.Name{Workload: "web-vms", Service: "web", Revision: "v1", Cluster: "c1"}
+	id := &Identity{ID: spiffe.ID{TrustDomain: "mesh", Namespace: "shop", ServiceAccount: "web"},
+		Chain: []*x509.Certificate{{DNSNames: []string{name.DNS()}}}}
+	if err := s.applyIdentity(id, Joined{Workload: s.Workload.Name}); err != nil {
+		t.Fatal(err)
+	}
+	n, err := node(&s, streamConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.Cluster != "web.shop" {
+		t.Errorf("cluster %s, want web.shop", n.Cluster)
+	}
+	for key, want := range map[string]string{"WORKLOAD_NAME": "web-vms", "CANONICAL_SERVICE": "web",
+		"CANONICAL_REVISION": "v1"} {
+		if got := n.Metadata.Fields[key].GetStringValue(); got != want {
+			t.Errorf("%s: got %q, want %q", key, got, want)
+		}
 	}
 }
 

@@ -9,9 +9,11 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/internal/peername"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
@@ -30,6 +32,12 @@ type Identity struct {
 
 // Leaf returns the workload's own certificate.
 func (i *Identity) Leaf() *x509.Certificate { return i.Chain[0] }
+
+// peerName returns what telemetry says of the workload. Empty: the certificate does not say it.
+func (i *Identity) peerName() peername.Name {
+	n, _ := peername.Parse(strings.Join(i.Leaf().DNSNames, ","))
+	return n
+}
 
 // Serial returns the certificate's serial number in hexadecimal, as Envoy writes it.
 func (i *Identity) Serial() string { return serialText(i.Leaf()) }

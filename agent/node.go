@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -49,10 +50,16 @@ func node(s *Settings, stream string) (*corev3.Node, error) {
 }
 
 // serviceOf is the workload's service in statistics and spans.
-func serviceOf(w *Workload) string { return serviceName(w) + "." + w.Namespace }
+func serviceOf(w *Workload) string { return w.peerName().Service + "." + w.Namespace }
 
-// serviceName is the workload's name in logs of other workloads: its canonical service.
-func serviceName(w *Workload) string { return peername.Of(w.Labels, w.Name, "").Service }
+// peerName is what telemetry says of the workload. The certificate knows the labels of its
+// WorkloadGroup. Without one, the settings decide.
+func (w *Workload) peerName() peername.Name {
+	if w.certName != (peername.Name{}) {
+		return w.certName
+	}
+	return peername.Of(w.Labels, cmp.Or(w.Group, w.Name), "")
+}
 
 func nodeMetadata(s *Settings, stream string) map[string]any {
 	w := &s.Workload
@@ -60,15 +67,18 @@ func nodeMetadata(s *Settings, stream string) map[string]any {
 	for k, v := range w.Labels {
 		labels[k] = v
 	}
+	name := w.peerName()
 	m := map[string]any{
-		"NAME":              w.Name,
-		"NAMESPACE":         w.Namespace,
-		"WORKLOAD_NAME":     serviceName(w),
-		"INSTANCE_IPS":      strings.Join(w.Addresses, ","),
-		"ISTIO_VERSION":     apiVersion,
-		"LABELS":            labels,
-		"INTERCEPTION_MODE": strings.ToUpper(w.Interception),
-		"PROXY_CONFIG":      nodeProxyConfig(s),
+		"NAME":               w.Name,
+		"NAMESPACE":          w.Namespace,
+		"WORKLOAD_NAME":      name.Workload,
+		"CANONICAL_SERVICE":  name.Service,
+		"CANONICAL_REVISION": name.Revision,
+		"INSTANCE_IPS":       strings.Join(w.Addresses, ","),
+		"ISTIO_VERSION":      apiVersion,
+		"LABELS":             labels,
+		"INTERCEPTION_MODE":  strings.ToUpper(w.Interception),
+		"PROXY_CONFIG":       nodeProxyConfig(s),
 
 		"ENVOY_STATUS_PORT":     healthPort,
 		"ENVOY_PROMETHEUS_PORT": metricsPort,

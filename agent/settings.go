@@ -12,6 +12,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/agent/intercept"
 	"github.com/ashore-mesh/ashore/agent/probe"
+	"github.com/ashore-mesh/ashore/internal/peername"
 )
 
 // Settings are the agent's settings file. Default returns the defaults.
@@ -58,7 +59,8 @@ type Workload struct {
 	// HTTPProxyPort makes Envoy an HTTP proxy of the mesh on this port. Zero: as the mesh says.
 	HTTPProxyPort int `yaml:"httpProxyPort"`
 
-	serviceAccount string // of its certificate; empty: it has none
+	serviceAccount string        // of its certificate; empty: it has none
+	certName       peername.Name // of its certificate; empty: it has none
 }
 
 // XDS is where the control plane answers.

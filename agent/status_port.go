@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -110,12 +109,12 @@ func (a *Agent) writeMetrics(ctx context.Context, w io.Writer) error {
 // a connection have the same labels. A certificate without names leaves its settings.
 func (a *Agent) workload() metrics.Workload {
 	w := &a.settings.Workload
-	out := metrics.Workload{Name: peername.Of(w.Labels, cmp.Or(w.Group, w.Name), ""), Namespace: w.Namespace}
+	out := metrics.Workload{Name: w.peerName(), Namespace: w.Namespace}
 	if a.certs != nil {
 		id := a.certs.Identity()
 		out.Principal = id.ID.String()
-		if n, ok := peername.Parse(strings.Join(id.Leaf().DNSNames, ",")); ok {
-			out.Name = n
+		if n := id.peerName(); n != (peername.Name{}) {
+			out.Name = n // a renewed certificate may have others
 		}
 	}
 	return out

@@ -89,7 +89,7 @@ func TestMetricsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	code, err := os.ReadFile("own_metrics.go")
+	code, err := os.ReadFile("agent_metrics.go")
 	if err != nil {
 		t.Fatal(err)
 	}

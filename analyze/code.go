@@ -18,6 +18,8 @@ const (
 	HostNotInGateway      Code = "IST0132"
 	ObjectWarning         Code = "IST0133"
 	ConflictingGateways   Code = "IST0145"
+	ConflictingTelemetry  Code = "IST0159"
+	SeveralTelemetries    Code = "IST0160"
 	EmptySubset           Code = "IST0173"
 )
 
@@ -39,7 +41,8 @@ const (
 // It returns feed.Warning if the object probably does not do what is meant.
 func (c Code) Severity() feed.Severity {
 	switch c {
-	case HostNotInGateway, ObjectWarning, UnusedRule, ConflictingAddresses, PlaintextToMesh:
+	case HostNotInGateway, ObjectWarning, ConflictingTelemetry, SeveralTelemetries, UnusedRule, ConflictingAddresses,
+		PlaintextToMesh:
 		return feed.Warning
 	}
 	if c.FromRegistry() {

@@ -50,6 +50,54 @@ func (a *analysis) peerConflicts() {
 	}
 }
 
+// telemetryConflicts reports Telemetry objects without effect: of those without a selector in a
+// namespace, and of those that select a workload, the oldest applies.
+func (a *analysis) telemetryConflicts() {
+	general, selecting := selectorGroups{}, map[string][]*config.Object{}
+	for o := range a.objects(config.Telemetry) {
+		if len(push.SelectorLabels(o)) == 0 {
+			general.add(o, nil)
+		} else {
+			selecting[o.Namespace] = append(selecting[o.Namespace], o)
+		}
+	}
+	for o, first := range general.conflicts() {
+		a.report(SeveralTelemetries, o, "spec",
+			fmt.Sprintf("has no effect: %s is for all of namespace %s too and %s", named(first), o.Namespace, precedence),
+			"merge the two objects, or give this one a selector")
+	}
+	for namespace, list := range selecting {
+		if len(list) > 1 {
+			slices.SortFunc(list, push.CompareAge)
+			a.telemetryOverlaps(namespace, list)
+		}
+	}
+}
+
+// telemetryOverlaps reports each Telemetry of a namespace that selects a workload of an older one.
+// list is sorted by age.
+func (a *analysis) telemetryOverlaps(namespace string, list []*config.Object) {
+	reported := map[*config.Object]bool{}
+	for w := range a.selected(namespace, nil) {
+		if a.stopped() {
+			return
+		}
+		var first *config.Object
+		for _, o := range list {
+			switch {
+			case !push.SelectsAll(push.SelectorLabels(o), w.labels):
+			case first == nil:
+				first = o
+			case !reported[o]:
+				reported[o] = true
+				a.report(ConflictingTelemetry, o, "spec.selector",
+					fmt.Sprintf("has no effect on workloads that %s selects too: that one %s", named(first), precedence),
+					"merge the two objects, or select different workloads")
+			}
+		}
+	}
+}
+
 // selectors reports policies and Telemetry objects that select no declared workload: what policies
 // are to protect may be open.
 func (a *analysis) selectors() {

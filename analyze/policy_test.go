@@ -102,6 +102,26 @@ func TestTelemetryProviders(t *testing.T) {
 	})
 }
 
+// One Telemetry of each level applies.
+func TestTelemetryConflicts(t *testing.T) {
+	t.Parallel()
+	telemetry := func(name, spec string) string { return object(config.Telemetry, name, spec) }
+	selects := func(name, labels string) string { return telemetry(name, "selector: {matchLabels: {"+labels+"}}") }
+	workload := object(config.WorkloadGroup, "shop/web", "metadata: {labels: {app: web, version: v1}}, template: {}")
+	check(t, []testCase{
+		{"one of each level", []string{telemetry("istio-system/mesh", ""), telemetry("shop/all", ""),
+			selects("shop/web", "app: web"), workload}, nil},
+		{"two for a namespace", []string{telemetry("shop/a", ""), telemetry("shop/b", ""), telemetry("data/c", "")},
+			[]string{"IST0160 mesh.yaml:6 Telemetry shop/b spec: has no effect: Telemetry shop/a (mesh.yaml) is for all of namespace shop too and takes precedence because it is older or sorts first | merge the two objects"}},
+		{"two for the mesh", []string{telemetry("istio-system/a", ""), telemetry("istio-system/b", "")},
+			[]string{"IST0160 mesh.yaml:6 Telemetry istio-system/b spec: has no effect"}},
+		{"two for a workload", []string{selects("shop/a", "app: web"), selects("shop/b", "version: v1"), workload},
+			[]string{"IST0159 mesh.yaml:6 Telemetry shop/b spec.selector: has no effect on workloads that Telemetry shop/a (mesh.yaml) selects too: that one takes precedence because it is older or sorts first | merge the two objects"}},
+		{"for different workloads", []string{selects("shop/a", "app: web"), selects("shop/b", "app: api"), workload,
+			object(config.WorkloadGroup, "shop/api", "metadata: {labels: {app: api, version: v1}}, template: {}")}, nil},
+	})
+}
+
 // Callers in DENY policies that do not exist are found; those that exist, by whatever declares
 // them, are not.
 func TestUnknownPrincipals(t *testing.T) {

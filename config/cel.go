@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -22,18 +23,31 @@ func checkLogFilter(expression string) string {
 		return checkFilled(expression)
 	}
 	result, why := compileCEL(expression)
-	if why == "" && !result.IsExactType(cel.BoolType) && !result.IsExactType(cel.DynType) {
-		return fmt.Sprintf("the expression is a %s: write one that is true or false, such as response.code >= 400",
-			result)
+	const remedy = ": write one that is true or false, such as response.code >= 400"
+	switch {
+	case why != "":
+		return why
+	case result.IsExactType(cel.DynType) && isNumberOrText(expression):
+		return "the expression is a number or a text" + remedy
+	case !result.IsExactType(cel.BoolType) && !result.IsExactType(cel.DynType):
+		return fmt.Sprintf("the expression is a %s%s", result, remedy)
 	}
-	return why
+	return ""
+}
+
+// isNumberOrText reports whether an expression is one attribute of a group without booleans.
+// Source: Envoy, "Attributes".
+func isNumberOrText(expression string) bool {
+	attribute := regexp.MustCompile(`^(request|response|source|destination|upstream)(\.\w+)*(\[[^]]*\])?$`)
+	return attribute.MatchString(strings.TrimSpace(expression))
 }
 
 // checkTagValue is the rule for the value of a metric's tag. Percent signs delimit it for Envoy.
 func checkTagValue(expression string) string {
 	switch {
 	case strings.Contains(expression, "%"):
-		return quote(expression) + " has a percent sign, which Envoy takes for the end of the value: write it without"
+		return fmt.Sprintf("%#q has a percent sign, which Envoy takes for the end of the value: write it without",
+			shorten(expression))
 	case strings.Contains(expression, "\n"): // Envoy 1.40, tried: "Couldn't find valid command"
 		return quote(expression) + " has a line break, which Envoy rejects: write it in one line, for example without " +
 			`"|" before it`
@@ -71,5 +85,6 @@ func compileCEL(expression string) (result *cel.Type, why string) {
 	if unknown {
 		text += ": Envoy has no such function or attribute; the attributes are " + known
 	}
-	return nil, fmt.Sprintf("%s: column %d: %s", quote(expression), first.Location.Column()+1, text)
+	// Backquotes: a backslash of the expression is not doubled, as %q would.
+	return nil, fmt.Sprintf("%#q: column %d: %s", shorten(expression), first.Location.Column()+1, text)
 }

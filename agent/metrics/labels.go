@@ -47,7 +47,7 @@ func istioLabels(raw map[string]string, own Workload) string {
 	labels = withOthers(labels, raw)
 	text := make([]string, len(labels))
 	for i, l := range labels {
-		text[i] = fmt.Sprintf(`%s="%s"`, l.name, escape.Replace(l.value))
+		text[i] = fmt.Sprintf(`%s="%s"`, l.name, escape.Replace(strings.ToValidUTF8(l.value, "\uFFFD")))
 	}
 	return strings.Join(text, ",")
 }
@@ -59,11 +59,9 @@ func clusterLabels(name string) map[string]string {
 		out["reporter"] = "destination"
 	}
 	parts := strings.Split(name, "|") // outbound|PORT|SUBSET|HOST
-	if host := parts[len(parts)-1]; len(parts) == 4 && host != "" {
-		out["destination_service"], out["destination_service_name"] = host, host
-		if p := strings.SplitN(host, ".", 4); len(p) == 4 && p[2] == "svc" {
-			out["destination_service_name"], out["destination_service_namespace"] = p[0], p[1]
-		}
+	if host := parts[len(parts)-1]; len(parts) == 4 {
+		name, namespace := peername.ServiceOf(host)
+		out["service"] = host + ";" + name + ";" + namespace
 	}
 	return out
 }

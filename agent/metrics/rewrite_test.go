@@ -82,6 +82,11 @@ func TestRewrite(t *testing.T) {
 				"# TYPE istio_response_messages_total counter\n" + `istio_response_messages_total{reporter="destination",` +
 				side("source", "unknown", "unknown", "unknown", "unknown", "unknown", "unknown") + client("destination", "unknown") +
 				noService + `,connection_security_policy="unknown",request_protocol="grpc"} 1` + "\n"},
+		"messages, other host": {`envoy_cluster_grpc_request_message_count{cluster_name="outbound|80||web.test"} 1`,
+			`istio_request_messages_total{reporter="source",` + client("source", "unknown") +
+				side("destination", "unknown", "unknown", "unknown", "unknown", "unknown", "unknown") +
+				`destination_service="web.test",destination_service_name="web.test",destination_service_namespace="unknown",` +
+				`connection_security_policy="unknown",request_protocol="grpc"} 1` + "\n"},
 		"labels removed, replaced and added": {`envoy_istio_requests_total{reporter="source",response_code="200",` +
 			`destination_version="x",path="/a",removed_tags="` + strings.Join(allBut("reporter", "destination_version"), ",") + `"} 1`,
 			`istio_requests_total{reporter="source",destination_version="x",path="/a"} 1` + "\n"},
@@ -163,6 +168,16 @@ func TestRewriteHistogram(t *testing.T) {
 		if l.GetName() == "response_flags" && l.GetValue() != `a"b\` {
 			t.Errorf("response_flags is %q", l.GetValue())
 		}
+	}
+}
+
+// A value that is no text would make Prometheus refuse all metrics of the machine.
+func TestRewriteInvalidText(t *testing.T) {
+	t.Parallel()
+	got := rewritten(t, "envoy_istio_requests_total{host=\"a\xff\xc3\",removed_tags=\""+
+		strings.Join(allBut(), ",")+",reporter\"} 1")
+	if want := "istio_requests_total{host=\"a\uFFFD\"} 1\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

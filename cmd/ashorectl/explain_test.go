@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -156,6 +159,26 @@ func TestExplainFlags(t *testing.T) {
 	}
 	if code, _, errOut := result(t, "explain", "flags", "XX"); code != exitUsage || !strings.Contains(errOut, `unknown flag "XX": known are - UH NC`) {
 		t.Errorf("exit code %d, %s", code, errOut)
+	}
+}
+
+// The table of the docs has the command's flags, with the same words.
+func TestDocumentedFlags(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/tasks/troubleshoot.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile("(?m)^\\| `([A-Z]+)` \\| (\\d+) \\| (.*?) \\|").FindAllStringSubmatch(string(text), -1)
+	if len(rows) < 8 {
+		t.Errorf("%d flags are documented", len(rows))
+	}
+	for _, row := range rows {
+		if !slices.ContainsFunc(responseFlags(), func(f responseFlag) bool {
+			return f.Flag == row[1] && f.Status == row[2] && f.Meaning == row[3]
+		}) {
+			t.Errorf("ashorectl explain flags does not have: %s", row[0])
+		}
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/common/expfmt"
@@ -37,7 +36,14 @@ func get(ctx context.Context, address string) (*http.Response, error) {
 
 // queryPrometheus evaluates an expression now. Source: prometheus.io, "HTTP API", instant queries.
 func queryPrometheus(ctx context.Context, base, expression string) (model.Vector, error) {
-	resp, err := get(ctx, strings.TrimSuffix(base, "/")+"/api/v1/query?query="+url.QueryEscape(expression))
+	at, err := url.Parse(base)
+	if err != nil { // err may have a password
+		return nil, errors.New("the URL of Prometheus is not valid: want http://HOST:PORT or http://USER:PASSWORD@HOST:PORT")
+	}
+	at = at.JoinPath("api/v1/query")
+	shown := at.Redacted()
+	at.RawQuery = url.Values{"query": {expression}}.Encode()
+	resp, err := get(ctx, at.String())
 	if err != nil {
 		return nil, fmt.Errorf("ask Prometheus: %w", err)
 	}
@@ -49,10 +55,11 @@ func queryPrometheus(ctx context.Context, base, expression string) (model.Vector
 	err = errors.Join(err, resp.Body.Close())
 	switch {
 	case answer.Status == "error":
-		return nil, fmt.Errorf("ask Prometheus at %s: %s", base, answer.Error)
-	case err != nil || answer.Status != "success":
-		return nil, fmt.Errorf("ask Prometheus at %s: HTTP status %s is not an answer of its API: %w", base, resp.Status,
-			err)
+		return nil, fmt.Errorf("ask Prometheus at %s: %s", shown, answer.Error)
+	case err != nil:
+		return nil, fmt.Errorf("ask Prometheus at %s: HTTP status %s, not an answer of its API: %w", shown, resp.Status, err)
+	case answer.Status != "success":
+		return nil, fmt.Errorf("ask Prometheus at %s: HTTP status %s, not an answer of its API", shown, resp.Status)
 	}
 	return answer.Data.Result, nil
 }

@@ -99,17 +99,50 @@ func TestTopOfPrometheus(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
+<<<<<<< HEAD
 		"top --window 0s":                                "--window 0s: want more than 0s",
 		"top --proxy a --prometheus b":                   "--proxy and --prometheus exclude each other",
 		"top nodes":                                      "nodes: want services (svc) or workloads",
 		"top --prometheus " + srv.URL + "/prom":          "destination_service) (rate(",
 		"top svc --prometheus " + srv.URL + "/prom":      "destination_service) (rate(",
 		"top services --prometheus " + srv.URL + "/prom": "ask Prometheus at " + srv.URL + "/prom: unknown query sum by",
+=======
+		"top services --prometheus " + srv.URL + "/prom": "ask Prometheus at " + srv.URL + "/prom/api/v1/query: unknown query sum by",
+>>>>>>> w/fixb
 		"top services --prometheus " + srv.URL:           "unknown query",
 		"top services --socket " + serve(t, &fake{}):     "no Prometheus is known: set metrics.prometheus",
 	} {
 		if code, out, errOut := result(t, strings.Fields(args)...); code == 0 || !strings.Contains(errOut, want) {
 			t.Errorf("%s: exit code %d, %s%s; want %s", args, code, out, errOut, want)
+		}
+	}
+}
+
+// Errors of Prometheus are shown without its password.
+func TestTopErrors(t *testing.T) {
+	t.Parallel()
+	body := ""
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "ann" || password != "secret" {
+			t.Errorf("asked by %s:%s", user, password)
+		}
+		fmt.Fprint(w, body)
+	}))
+	defer srv.Close()
+	address := strings.TrimPrefix(srv.URL, "http://")
+	for _, tc := range []struct{ name, base, body, want string }{
+		{"an error", "http://ann:secret@" + address, `{"status":"error","error":"too many samples"}`,
+			"ask Prometheus at http://ann:xxxxx@" + address + "/api/v1/query: too many samples"},
+		{"other JSON", "http://ann:secret@" + address, `{}`,
+			"ask Prometheus at http://ann:xxxxx@" + address + "/api/v1/query: HTTP status 200 OK, not an answer of its API\n"},
+		{"no JSON", "http://ann:secret@" + address, `<html>`, "HTTP status 200 OK, not an answer of its API: invalid character"},
+		{"no answer", "http://ann:secret@127.0.0.1:1", "", `ask Prometheus: Get "http://ann:***@127.0.0.1:1/`},
+		{"no URL", "http://ann:secret@ x", "", "the URL of Prometheus is not valid"},
+	} {
+		body = tc.body
+		code, _, errOut := result(t, "top", "services", "--prometheus", tc.base)
+		if code == 0 || !strings.Contains(errOut, tc.want) || strings.Contains(errOut, "secret") || strings.Contains(errOut, "%!") {
+			t.Errorf("%s: exit code %d, %s; want %s", tc.name, code, errOut, tc.want)
 		}
 	}
 }

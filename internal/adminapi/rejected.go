@@ -29,7 +29,7 @@ func (a *API) rejected() (out []feed.Problem) {
 	for _, what := range slices.Sorted(maps.Keys(proxies)) {
 		ids := proxies[what]
 		out = append(out, feed.Problem{Severity: feed.Warning, Source: "proxies", Text: fmt.Sprintf("rejected by %d, such as "+
-			"%s, which keep what they had: %s. \"ashorectl proxy-status %[2]s\" shows all of it", len(ids), ids[0], what)})
+			"%s, which keep the previous version: %s. \"ashorectl proxy-status %[2]s\" shows all of it", len(ids), ids[0], what)})
 	}
 	return out
 }

@@ -83,7 +83,7 @@ func TestRejectedProblems(t *testing.T) {
 		return []xds.ProxyStatus{proxy("a.shop", "x"), proxy("b.shop", "x"), proxy("c.shop", "y"), {ID: "d.shop"}}
 	}}
 	got := a.rejected()
-	if len(got) != 2 || !strings.HasPrefix(got[0].Text, "rejected by 2, such as a.shop, which keep what they had: cds x: bad weight.") ||
+	if len(got) != 2 || !strings.HasPrefix(got[0].Text, "rejected by 2, such as a.shop, which keep the previous version: cds x: bad weight.") ||
 		!strings.Contains(got[1].Text, "cds y") || got[0].IsError() {
 		t.Errorf("got %+v", got)
 	}

@@ -34,6 +34,15 @@ func Of(labels map[string]string, workload, cluster string) Name {
 	return n
 }
 
+// ServiceOf returns the short name and the namespace of a service by its host,
+// NAME.NAMESPACE.svc.DOMAIN. Of any other host, the name is the host, and the namespace is empty.
+func ServiceOf(host string) (name, namespace string) {
+	if p := strings.SplitN(host, ".", 4); len(p) == 4 && p[2] == "svc" {
+		return p[0], p[1]
+	}
+	return host, ""
+}
+
 // suffix ends each DNS name.
 const suffix = ".peer.ashore"
 

@@ -28,6 +28,22 @@ func TestOf(t *testing.T) {
 	}
 }
 
+// Only hosts of the mesh's own domain have a short name.
+func TestServiceOf(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string][2]string{
+		"web.shop.svc.cluster.local": {"web", "shop"},
+		"web.shop.svc":               {"web.shop.svc", ""},
+		"web.shop.cluster.local":     {"web.shop.cluster.local", ""},
+		"web.test":                   {"web.test", ""},
+		"":                           {"", ""},
+	} {
+		if name, namespace := ServiceOf(host); [2]string{name, namespace} != want {
+			t.Errorf("%s: got %q in %q, want %q", host, name, namespace, want)
+		}
+	}
+}
+
 // Ordinary names stay readable. No value can be made to look like several.
 func TestDNS(t *testing.T) {
 	t.Parallel()

@@ -1,11 +1,10 @@
 package cluster
 
 import (
-	"strings"
-
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/peername"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
@@ -63,7 +62,7 @@ func (m clusterMetadata) appendMembers(b []byte) []byte {
 
 // serviceName is the short name of a service of the mesh's own domain, else the host.
 func serviceName(s *registry.Service) string {
-	if name, rest, ok := strings.Cut(s.Host, "."); ok && strings.HasPrefix(rest, s.Namespace+".svc.") {
+	if name, namespace := peername.ServiceOf(s.Host); namespace == s.Namespace {
 		return name
 	}
 	return s.Host

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -24,6 +25,9 @@ type override struct {
 
 // removedTags is the tag that lists the labels which the agent leaves out, separated by commas.
 const removedTags = "removed_tags"
+
+// maxTag limits the value of a tag that an operator configured, in bytes: callers may choose it.
+const maxTag = 128
 
 // statistics has the statistic of each metric that loggers count.
 func statistics() map[telemetry.MetricSelector_IstioMetric]string {
@@ -104,7 +108,7 @@ func (o overrides) keeps(s *statslogv3.Config_Stat) bool {
 	var removed []string
 	for _, name := range slices.Sorted(maps.Keys(change.tags)) {
 		if value := change.tags[name]; value != "" {
-			s.Tags = append(s.Tags, tag(name, "%CEL("+value+")%", nil))
+			s.Tags = append(s.Tags, tag(name, fmt.Sprintf("%%CEL(%s):%d%%", value, maxTag), nil))
 		} else {
 			removed = append(removed, name)
 		}

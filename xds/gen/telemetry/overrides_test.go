@@ -9,6 +9,11 @@ import (
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	statslogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stats/v3"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	mesh "istio.io/api/mesh/v1alpha1"
+	telemetry "istio.io/api/telemetry/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/intern"
@@ -124,8 +129,8 @@ func TestTagOverrides(t *testing.T) {
 			{match: {metric: REQUEST_COUNT}, tagOverrides: {a: {value: request.id}, response_code: {value: "'2xx'"}, source_version: {value: "'v1'"}}},
 			{match: {metric: REQUEST_DURATION}, disabled: true}]}]}`)
 	got := counted(t, s.Side(Source).Requests)
-	want := "a=%CEL(request.id)% grpc_response_status=%GRPC_STATUS_NUMBER% removed_tags=response_flags " +
-		"request_protocol=%REQ(CONTENT-TYPE)% response_code=%CEL('2xx')% source_version=%CEL('v1')%"
+	want := "a=%CEL(request.id):128% grpc_response_status=%GRPC_STATUS_NUMBER% removed_tags=response_flags " +
+		"request_protocol=%REQ(CONTENT-TYPE)% response_code=%CEL('2xx'):128% source_version=%CEL('v1'):128%"
 	if d := cmp.Diff(want, got["requests_total"]); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -133,7 +138,49 @@ func TestTagOverrides(t *testing.T) {
 		t.Errorf("the duration is counted, which is disabled: %v", got)
 	}
 	opened := counted(t, s.Side(Source).Connections)["tcp_connections_opened_total"]
-	if opened != "a=%CEL(request.host)% removed_tags=response_flags,source_version request_protocol=tcp" {
+	if opened != "a=%CEL(request.host):128% removed_tags=response_flags,source_version request_protocol=tcp" {
 		t.Errorf("connections have the tags %s", opened)
+	}
+}
+
+// A tag of the user replaces Istio's span tag of the same name, and the order of tags is always the
+// same.
+func TestCustomTagReplacesIstioTag(t *testing.T) {
+	t.Parallel()
+	from := &telemetry.Tracing_CustomTag{Type: &telemetry.Tracing_CustomTag_Literal{
+		Literal: &telemetry.Tracing_Literal{Value: "x"}}}
+	by := tracing{istioTags: true, clusterID: "c1",
+		tags: map[string]*telemetry.Tracing_CustomTag{"istio.cluster_id": from, "istio.mesh_id": from, "a": from}}
+	var names []string
+	for _, tag := range by.customTags() {
+		if strings.HasPrefix(tag.Tag, "istio.authorization") {
+			continue
+		}
+		names = append(names, tag.Tag)
+		if tag.GetLiteral().GetValue() == "x" {
+			names[len(names)-1] += "=x"
+		}
+	}
+	want := []string{"a=x", "istio.canonical_revision", "istio.canonical_service", "istio.cluster_id=x", "istio.mesh_id=x",
+		"istio.namespace"}
+	if d := cmp.Diff(want, names); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// Tags of MeshConfig give the same span tags as those of a Telemetry.
+func TestMeshTags(t *testing.T) {
+	t.Parallel()
+	const tags = `{"customTags": {"a": {"literal": {"value": "x"}}, "b": {"environment": {"name": "HOME",
+		"defaultValue": "y"}}, "c": {"header": {"name": "x-b", "defaultValue": "z"}}}}`
+	var m mesh.Tracing
+	var spec telemetry.Tracing
+	for _, to := range []proto.Message{&m, &spec} {
+		if err := protojson.Unmarshal([]byte(tags), to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := cmp.Diff(spec.CustomTags, meshTags(m.CustomTags), protocmp.Transform()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
 	}
 }

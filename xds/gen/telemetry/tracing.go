@@ -85,18 +85,23 @@ func (s Settings) tracing(by Reporter) tracing {
 	return t
 }
 
-// meshTags returns tags of MeshConfig as those of Telemetry objects, whose encoding is the same.
+// meshTags returns tags of MeshConfig as those of Telemetry objects.
 func meshTags(tags map[string]*mesh.Tracing_CustomTag) map[string]*telemetry.Tracing_CustomTag {
 	out := map[string]*telemetry.Tracing_CustomTag{}
-	for name, tag := range tags {
-		out[name] = &telemetry.Tracing_CustomTag{}
-		encoded, err := proto.Marshal(tag)
-		if err == nil {
-			err = proto.Unmarshal(encoded, out[name])
+	for name, from := range tags {
+		tag := &telemetry.Tracing_CustomTag{}
+		switch {
+		case from.GetLiteral() != nil:
+			tag.Type = &telemetry.Tracing_CustomTag_Literal{
+				Literal: &telemetry.Tracing_Literal{Value: from.GetLiteral().Value}}
+		case from.GetEnvironment() != nil:
+			tag.Type = &telemetry.Tracing_CustomTag_Environment{Environment: &telemetry.Tracing_Environment{
+				Name: from.GetEnvironment().Name, DefaultValue: from.GetEnvironment().DefaultValue}}
+		case from.GetHeader() != nil:
+			tag.Type = &telemetry.Tracing_CustomTag_Header{Header: &telemetry.Tracing_RequestHeader{
+				Name: from.GetHeader().Name, DefaultValue: from.GetHeader().DefaultValue}}
 		}
-		if err != nil {
-			panic(err) // the two messages have the same fields
-		}
+		out[name] = tag
 	}
 	return out
 }
@@ -191,10 +196,14 @@ func (s service) http(path string, timeout *durationpb.Duration, byDefault time.
 	return out
 }
 
-// customTags returns the tags of all spans, by name.
+// customTags returns the tags of all spans, by name. One that an operator configured replaces
+// Istio's of the same name.
 func (t tracing) customTags() (out []*tagv3.CustomTag) {
 	if t.istioTags {
-		out = istioTags(t.clusterID)
+		out = slices.DeleteFunc(istioTags(t.clusterID), func(tag *tagv3.CustomTag) bool {
+			_, replaced := t.tags[tag.Tag]
+			return replaced
+		})
 	}
 	for name, from := range t.tags {
 		tag := &tagv3.CustomTag{Tag: name}
@@ -231,13 +240,9 @@ func istioTags(clusterID string) []*tagv3.CustomTag {
 	known := func(name, otherwise string) string {
 		return "'" + name + "' in " + metadata + " ? " + metadata + "['" + name + "'] : '" + otherwise + "'"
 	}
-	revision := "'latest'"
-	for _, label := range []string{"version", "app.kubernetes.io/version", "service.istio.io/canonical-revision"} {
-		labels := metadata + "['LABELS']"
-		revision = "'" + label + "' in " + labels + " ? " + labels + "['" + label + "'] : " + revision
-	}
 	out := []*tagv3.CustomTag{
-		text("canonical_service", known("WORKLOAD_NAME", "unknown")), text("canonical_revision", revision),
+		text("canonical_service", known("CANONICAL_SERVICE", "unknown")),
+		text("canonical_revision", known("CANONICAL_REVISION", "latest")),
 		text("namespace", known("NAMESPACE", "default")), literal("istio.cluster_id", clusterID),
 		text("mesh_id", known("MESH_ID", "unknown")),
 	}
