@@ -57,6 +57,9 @@ func (t *tool) explainRequestCommand() *cobra.Command {
 				return usage(cmd, fmt.Errorf("--path %s: want a path that begins with /", q.Path))
 			}
 			var err error
+			if strings.Contains(args[1], "/") {
+				return usage(cmd, fmt.Errorf("%s: want HOST or HOST:PORT, not a URL; --path has the path", args[1]))
+			}
 			if q.Host, q.Port, err = hostPort(args[1]); err != nil {
 				return usage(cmd, fmt.Errorf("%s: want HOST or HOST:PORT", args[1]))
 			}
@@ -158,8 +161,8 @@ func (t *tool) explainUpstream(cmd *cobra.Command, o *outcome, q admin.RequestQu
 func requestText(e explainedRequest) string {
 	texts := []string{fmt.Sprintf("%s (%s): %s\n", e.Proxy, cmp.Or(e.Identity, "no identity"), e.Request)}
 	if len(e.Outcomes) == 0 {
-		texts = append(texts, "The proxy has no route and no cluster for this host and port. With outboundTrafficPolicy "+
-			"ALLOW_ANY\nit passes connections on to the address, as plaintext; with REGISTRY_ONLY it closes them.\n"+
+		texts = append(texts, "The proxy has no route and no cluster for this host and port, and does not intercept "+
+			"connections.\n"+
 			"Is the port right, the service declared and visible (exportTo, Sidecar)? ashorectl get services\n")
 	}
 	for _, o := range e.Outcomes {

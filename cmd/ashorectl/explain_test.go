@@ -116,8 +116,7 @@ the application answers, unless a policy denies it
 ` + tail,
 		"shop/web who:99": head + `GET who:99/
 
-The proxy has no route and no cluster for this host and port. With outboundTrafficPolicy ALLOW_ANY
-it passes connections on to the address, as plaintext; with REGISTRY_ONLY it closes them.
+The proxy has no route and no cluster for this host and port, and does not intercept connections.
 Is the port right, the service declared and visible (exportTo, Sidecar)? ashorectl get services
 ` + tail,
 	} {
@@ -125,6 +124,15 @@ Is the port right, the service declared and visible (exportTo, Sidecar)? ashorec
 		if d := cmp.Diff(want, out); code != 0 || d != "" {
 			t.Errorf("%s: exit code %d, %s (-want +got):\n%s", args, code, errOut, d)
 		}
+	}
+}
+
+// A URL is no host.
+func TestExplainURL(t *testing.T) {
+	t.Parallel()
+	code, _, errOut := result(t, "explain", "request", "web-1.shop", "http://backend.internal:8000/")
+	if code != exitUsage || !strings.Contains(errOut, "want HOST or HOST:PORT, not a URL; --path has the path") {
+		t.Errorf("exit code %d, %s", code, errOut)
 	}
 }
 

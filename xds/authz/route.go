@@ -10,7 +10,9 @@ import (
 	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -55,8 +57,8 @@ func (rs Resources) get(typeURL, name string, m proto.Message) bool {
 }
 
 // Route says what a proxy does with a request to r.Host at r.Port: a Hop for each destination of each
-// route that may take it, in the order in which they are tried. It is empty when the proxy has
-// neither a route nor a cluster for that host and port.
+// route that may take it, in the order in which they are tried. It is empty when the
+// client's connection does not reach the proxy.
 func (rs Resources) Route(r Request) []Hop {
 	config, host := rs.virtualHost(r)
 	switch {
@@ -195,8 +197,11 @@ func (rs Resources) hops(r Request, route *routev3.Route) []Hop {
 	if n := action.GetRetryPolicy().GetNumRetries().GetValue(); n > 0 {
 		options = append(options, fmt.Sprintf("retries: %d", n))
 	}
-	if route.GetTypedPerFilterConfig()["envoy.filters.http.fault"] != nil {
-		options = append(options, "a VirtualService injects faults (flags DI, FI)")
+	var fault faultv3.HTTPFault
+	route.GetTypedPerFilterConfig()["envoy.filters.http.fault"].UnmarshalTo(&fault) //nolint:errcheck // else no faults
+	if d := fault.GetDelay(); d != nil {
+		options = append(options, fmt.Sprintf("delay %s in %g %% of requests (flag DI)", d.GetFixedDelay().AsDuration(),
+			percent(d.GetPercentage())))
 	}
 	base := Hop{Options: strings.Join(options, ", "), Path: rewritten(r.Path, route),
 		Host: cmp.Or(action.GetHostRewriteLiteral(), r.Host)}
@@ -206,21 +211,37 @@ func (rs Resources) hops(r Request, route *routev3.Route) []Hop {
 		rs.reach(&hop)
 		return hop
 	}
+	var out []Hop
+	if a := fault.GetAbort(); percent(a.GetPercentage()) > 0 {
+		share := percent(a.GetPercentage())
+		out = append(out, Hop{Options: base.Options, Code: cmp.Or(a.GetHttpStatus(), 200), Flags: "FI",
+			Reason: fmt.Sprintf("a VirtualService aborts the request, in %g %% of requests", share)})
+		if share == 100 {
+			out[0].Reason = "a VirtualService aborts every request"
+			return out
+		}
+	}
 	list := action.GetWeightedClusters().GetClusters()
 	if len(list) == 0 {
-		return []Hop{to(action.GetCluster(), "", 100)}
+		return append(out, to(action.GetCluster(), "", 100))
 	}
 	var total uint32
 	for _, w := range list {
 		total += w.GetWeight().GetValue()
 	}
-	var out []Hop
 	for _, w := range list {
 		if n := w.GetWeight().GetValue(); n > 0 {
 			out = append(out, to(w.GetName(), w.GetHostRewriteLiteral(), n*100/total))
 		}
 	}
 	return out
+}
+
+// percent is a share of requests in percent.
+func percent(f *typev3.FractionalPercent) float64 {
+	perCent := map[typev3.FractionalPercent_DenominatorType]float64{typev3.FractionalPercent_HUNDRED: 1,
+		typev3.FractionalPercent_TEN_THOUSAND: 100, typev3.FractionalPercent_MILLION: 10_000}
+	return float64(f.GetNumerator()) / perCent[f.GetDenominator()]
 }
 
 // rewritten is a path as the destination of a route receives it. The query stays.
@@ -243,12 +264,19 @@ func rewritten(path string, route *routev3.Route) string {
 	return path + query
 }
 
-// connection is the hop of a connection to a host and port without routes.
+// connection is the hop of a connection to a host and port without routes. Connections to others go
+// where outboundTrafficPolicy says, if they are intercepted.
 func (rs Resources) connection(r Request) []Hop {
 	hop := Hop{Route: "none: the port carries connections", Connection: true, Weight: 100,
 		Cluster: fmt.Sprintf("outbound|%d||%s", r.Port, r.Host)}
-	if rs.reach(&hop); hop.Flags == "NC" {
+	if rs.reach(&hop); hop.Flags != "NC" {
+		return []Hop{hop}
+	}
+	cluster, intercepted := rs.unknownDestinations()
+	if !intercepted {
 		return nil
 	}
+	hop = Hop{Route: "none: unknown host and port", Connection: true, Weight: 100, Cluster: cluster}
+	rs.reach(&hop)
 	return []Hop{hop}
 }

@@ -27,7 +27,7 @@ spec:
     match: [{uri: {prefix: /old/}}]
     rewrite: {uri: /new/, authority: other.example}
     timeout: 2s
-    fault: {abort: {httpStatus: 500, percentage: {value: 1}}}
+    fault: {abort: {httpStatus: 500, percentage: {value: 1}}, delay: {fixedDelay: 1s, percentage: {value: 0.5}}}
     route: [{destination: {host: web.example, port: {number: 80}}}]
   - name: moved
     match: [{uri: {exact: /moved}}]
@@ -62,7 +62,7 @@ func sent(t *testing.T, typ push.NodeType, objects string) Resources {
 	sc := c.Scope(c.Classify(n))
 	g := gen.New()
 	var out Resources
-	for _, typ := range []string{resource.ClusterType, resource.EndpointType, resource.RouteType} {
+	for _, typ := range []string{resource.ClusterType, resource.EndpointType, resource.RouteType, resource.ListenerType} {
 		for r := range g.Set(typ, sc).All() {
 			out = append(out, r)
 		}
@@ -82,7 +82,8 @@ func TestRoute(t *testing.T) {
 	}
 	noCluster := Hop{Options: "retries: 2", Code: 503, Flags: "NC", Cluster: "outbound|80|none|web.example", Weight: 25, Host: "web.example"}
 	old := named(web, "old", "/new/a")
-	old.Host, old.Options = "other.example", "timeout 2s, retries: 2, a VirtualService injects faults (flags DI, FI)"
+	old.Host, old.Options = "other.example", "timeout 2s, retries: 2, delay 1s in 0.5 % of requests (flag DI)"
+	aborted := Hop{Route: host + "old", Options: old.Options, Code: 500, Flags: "FI"}
 	user := named(web, "user", "/u/7")
 	user.Weight = 75
 	userQuery := user
@@ -106,7 +107,7 @@ func TestRoute(t *testing.T) {
 		"the header has another value":   {Request{Method: "GET", Path: "/items", Headers: map[string]string{"x-canary": "no"}}, []Hop{named(web, "items", "/items")}},
 		"another method":                 {Request{Method: "PUT", Path: "/items"}, []Hop{named(web, "items", "/items")}},
 		"another form of the host":       {Request{Method: "PUT", Path: "/items", Host: "WEB.example."}, []Hop{shouted}},
-		"prefix and authority rewritten": {Request{Method: "PUT", Path: "/old/a"}, []Hop{old}},
+		"prefix and authority rewritten": {Request{Method: "PUT", Path: "/old/a"}, []Hop{aborted, old}},
 		"the query stays": {Request{Method: "PUT", Path: "/user/7?x=/user/8"},
 			[]Hop{userQuery, named(noCluster, "user", "/u/7?x=/user/8")}},
 		"redirection": {Request{Method: "PUT", Path: "/moved"}, []Hop{{Route: host + "moved", Code: 308}}},
@@ -117,7 +118,8 @@ func TestRoute(t *testing.T) {
 		"nobody declared": {Request{Method: "PUT", Path: "/", Host: "who.example"}, []Hop{{Route: "80, virtual host allow_any, route allow_any", Cluster: "PassthroughCluster", Weight: 100, Endpoints: 1, TLS: "plaintext", Host: "who.example", Path: "/"}}},
 		"a connection": {Request{Port: 90}, []Hop{{Route: "none: the port carries connections", Connection: true, Endpoints: 2,
 			Cluster: "outbound|90||web.example", Weight: 100, TLS: "mutual TLS for 1 of 2"}}},
-		"another port": {Request{Port: 99, Path: "/"}, nil},
+		"another port": {Request{Port: 99, Path: "/"}, []Hop{{Route: "none: unknown host and port", Connection: true, Endpoints: 1,
+			Cluster: "PassthroughCluster", Weight: 100, TLS: "plaintext"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -133,6 +135,46 @@ func TestRoute(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
+	}
+}
+
+// An abort is the answer for its share of requests; with all, no destination gets one.
+func TestRouteAbort(t *testing.T) {
+	t.Parallel()
+	for share, want := range map[string]struct {
+		hops   int
+		reason string
+	}{"100": {1, "aborts every request"}, "2.5": {2, "in 2.5 % of requests"}} {
+		rule := strings.Replace(routes, "percentage: {value: 1}", "percentage: {value: "+share+"}", 1)
+		got := sent(t, push.Sidecar, rule).Route(Request{Method: "PUT", Host: "web.example", Port: 80, Path: "/old/a"})
+		if len(got) != want.hops || got[0].Code != 500 || got[0].Flags != "FI" || !strings.Contains(got[0].Reason, want.reason) {
+			t.Errorf("%s %%: got %+v", share, got)
+		}
+	}
+}
+
+// An unknown destination gets what outboundTrafficPolicy says; without interception there is no
+// address to send a request to.
+func TestRouteUnknown(t *testing.T) {
+	t.Parallel()
+	const only = `
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: default, namespace: shop}
+spec: {outboundTrafficPolicy: {mode: REGISTRY_ONLY}, egress: [{hosts: ["*/*"]}]}
+`
+	unknown := Request{Method: "GET", Host: "who.example", Port: 99, Path: "/"}
+	if got := sent(t, push.Sidecar, only).Route(unknown); len(got) != 1 || got[0].Flags != "UH" ||
+		!strings.Contains(got[0].Reason, "REGISTRY_ONLY") {
+		t.Errorf("REGISTRY_ONLY: got %+v", got)
+	}
+	plain := slices.DeleteFunc(sent(t, push.Sidecar, routes), func(r *resource.Resource) bool { return r.Name == "virtualOutbound" })
+	if got := plain.Route(unknown); got != nil {
+		t.Errorf("a port without a listener: got %+v", got)
+	}
+	unknown.Port = 80
+	if got := plain.Route(unknown); len(got) != 1 || got[0].Code != 503 || got[0].Flags != "UH" || got[0].Endpoints != 0 {
+		t.Errorf("not intercepted: got %+v", got)
 	}
 }
 

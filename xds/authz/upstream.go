@@ -7,6 +7,8 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
@@ -30,12 +32,38 @@ func (rs Resources) reach(hop *Hop) {
 		rs.get(resource.EndpointType, hop.Cluster, a) // without one there are no endpoints
 	}
 	hop.count(&c, a)
+	_, intercepted := rs.unknownDestinations()
 	switch {
+	case c.GetType() == clusterv3.Cluster_ORIGINAL_DST && !intercepted:
+		hop.Code, hop.Flags = 503, "UH"
+		hop.Reason = "nobody declared endpoints of this host, and without interception no address is known: " +
+			"write a ServiceEntry"
+	case hop.Cluster == envoy.BlackHole:
+		hop.Code, hop.Flags = 503, "UH"
+		hop.Reason = "nobody declared this host and port, and outboundTrafficPolicy is REGISTRY_ONLY: write a ServiceEntry"
 	case c.GetType() == clusterv3.Cluster_ORIGINAL_DST:
 		hop.Endpoints, hop.Reason = 1, "the request goes to the address that the client connected to"
 	case hop.Endpoints == 0:
 		hop.Code, hop.Flags, hop.Reason = 503, "UH", "the cluster has no healthy endpoint"
 	}
+}
+
+// unknownDestinations is the cluster of connections that no listener is for. It is false when nothing
+// redirects connections to the proxy.
+func (rs Resources) unknownDestinations() (cluster string, intercepted bool) {
+	var l listenerv3.Listener
+	if !rs.get(resource.ListenerType, "virtualOutbound", &l) {
+		return "", false
+	}
+	for _, chain := range append(l.GetFilterChains(), l.GetDefaultFilterChain()) {
+		for _, f := range chain.GetFilters() {
+			var tcp tcpproxyv3.TcpProxy
+			if chain.GetFilterChainMatch().GetDestinationPort() == nil && f.GetTypedConfig().UnmarshalTo(&tcp) == nil {
+				cluster = tcp.GetCluster()
+			}
+		}
+	}
+	return cluster, true
 }
 
 // count counts endpoints and says which of them get mutual TLS.
