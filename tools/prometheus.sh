@@ -1,6 +1,6 @@
 #!/bin/sh
 # Puts Prometheus and promtool of Debian's package into a folder, for tests: prometheus.sh FOLDER. Installs nothing.
-# Needs apt-get and Debian's keyring, as debootstrap does, and once the network.
+# Needs a Debian machine, whose mirror it uses, and once the network.
 set -eu
 folder=$1
 release=bookworm
@@ -19,7 +19,8 @@ rm -rf "$folder" "$folder.new"
 mkdir -p "$folder.new/lists/partial" "$folder.new/cache/archives/partial"
 cd "$folder.new"
 # apt verifies Debian's signature. Its state is in this folder, so that the release of this machine does not matter.
-echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $release main" >sources
+mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | head -n 1)
+echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $release main" >sources
 apt() {
 	apt-get -q -o Dir::Etc::SourceList="$PWD/sources" -o Dir::Etc::SourceParts=/dev/null -o Dir::State::Lists="$PWD/lists" \
 		-o Dir::Cache="$PWD/cache" -o APT::Sandbox::User="$(id -un)" -o Acquire::Languages=none "$@"
