@@ -36,7 +36,8 @@ type catalog struct {
 	missing  int    // consecutive lists of datacenters that lack it
 
 	services map[string]*service
-	waiting  map[*service]bool // not yet read or failed
+	waiting  map[*service]bool    // not yet read or failed
+	owners   map[instanceID]owner // which service has registered each instance
 
 	changed  bool // problems may be out of date
 	problems []problem
@@ -50,7 +51,7 @@ func (s *syncer) addCatalog(ctx context.Context, at place) {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &catalog{
 		at: at, group: "/" + at.title(), cancel: cancel, reads: semaphore.NewWeighted(maxReads),
-		services: map[string]*service{}, waiting: map[*service]bool{},
+		services: map[string]*service{}, waiting: map[*service]bool{}, owners: map[instanceID]owner{},
 	}
 	s.catalogs[at] = c
 	s.watchCatalog(ctx, c)
@@ -115,10 +116,10 @@ func (s *syncer) setServices(ctx context.Context, c *catalog, names []string, a 
 	}
 	for name, svc := range c.services {
 		if svc.pendingRemoval {
-			s.setContent(svc, converted{})
+			s.setContent(ctx, c, svc, converted{})
 		}
 		if !listed[name] && (!a.filtered || len(svc.latest.instances) == 0) {
-			s.removeService(c, svc)
+			s.removeService(ctx, c, svc)
 		} else if readAgain {
 			s.watchService(ctx, c, svc)
 		}

@@ -13,11 +13,8 @@ import (
 
 const (
 	// catalogWait and instancesWait limit how long Consul holds a query when nothing changes. That
-	// of catalogs is short, so that a server that hangs is detected. Consul does not answer when an
-	// instance leaves a service because it is registered again under another name, so that of
-	// instances is the longest time until it leaves. Source: Consul, agent/consul/state/catalog.go
-	// (ensureServiceTxn).
-	catalogWait, instancesWait = 30 * time.Second, 5 * time.Minute
+	// of catalogs is short, so that a server that hangs is detected.
+	catalogWait, instancesWait = 30 * time.Second, 10 * time.Minute
 	// queryTimeout and catalogTimeout limit the response time of a query, in addition to the wait.
 	queryTimeout, catalogTimeout = 30 * time.Second, 10 * time.Second
 	// maxConnections is less than the 200 that Consul allows one client address by default.

@@ -58,7 +58,12 @@ type converted struct {
 	// instances has one entry per host name. Empty if the service is not usable.
 	instances []registry.Instances
 	problems  []feed.Problem
+	// ids maps every instance, usable or not, to its ModifyIndex.
+	ids map[instanceID]uint64
 }
+
+// instanceID identifies an instance in a datacenter.
+type instanceID struct{ node, id string }
 
 // converter converts one answer about one service. It is a pure function of its input.
 type converter struct {
@@ -80,6 +85,10 @@ func (c *converter) convert(entries []*api.ServiceEntry) converted {
 	slices.SortStableFunc(entries, func(a, b *api.ServiceEntry) int {
 		return cmp.Or(cmp.Compare(a.Node.Node, b.Node.Node), cmp.Compare(a.Service.ID, b.Service.ID))
 	})
+	c.out.ids = make(map[instanceID]uint64, len(entries))
+	for _, e := range entries {
+		c.out.ids[instanceID{e.Node.Node, e.Service.ID}] = e.Service.ModifyIndex
+	}
 	// Skip Consul Connect proxies and gateways: they only accept Consul certificates.
 	entries = slices.DeleteFunc(entries,
 		func(e *api.ServiceEntry) bool { return e.Service.Kind != api.ServiceKindTypical })

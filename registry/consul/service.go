@@ -49,9 +49,9 @@ func (s *syncer) addService(ctx context.Context, c *catalog, name string) {
 }
 
 // removeService removes a service.
-func (s *syncer) removeService(c *catalog, svc *service) {
+func (s *syncer) removeService(ctx context.Context, c *catalog, svc *service) {
 	svc.cancel()
-	s.setContent(svc, converted{})
+	s.setContent(ctx, c, svc, converted{})
 	delete(c.services, svc.name)
 	delete(c.waiting, svc)
 }
@@ -64,7 +64,7 @@ func (s *syncer) converter(c *catalog, name string) *converter {
 func (s *syncer) watchService(ctx context.Context, c *catalog, svc *service) {
 	if !dnsname.ValidLabel(strings.ToLower(svc.name)) {
 		delete(c.waiting, svc)
-		s.setContent(svc, s.converter(c, svc.name).misnamed())
+		s.setContent(ctx, c, svc, s.converter(c, svc.name).misnamed())
 		return
 	}
 	svc.cancel()
@@ -78,7 +78,7 @@ func (s *syncer) watchService(ctx context.Context, c *catalog, svc *service) {
 				return answer{}, nil, err
 			}
 			content := s.converter(c, svc.name).convert(entries)
-			return a, func() { s.setAnswer(c, svc, content, a) }, nil
+			return a, func() { s.setAnswer(ctx, c, svc, content, a) }, nil
 		},
 		report: func(text string) {
 			delete(c.waiting, svc)
@@ -113,7 +113,7 @@ func (s *syncer) readInstances(
 }
 
 // setAnswer applies a response. setServices documents empty responses.
-func (s *syncer) setAnswer(c *catalog, svc *service, content converted, a answer) {
+func (s *syncer) setAnswer(ctx context.Context, c *catalog, svc *service, content converted, a answer) {
 	delete(c.waiting, svc)
 	empty := a.size == 0
 	hidden := empty && a.filtered
@@ -121,13 +121,13 @@ func (s *syncer) setAnswer(c *catalog, svc *service, content converted, a answer
 	svc.err, svc.hidden = "", hidden
 	svc.pendingRemoval = empty && !hidden && len(svc.latest.instances) > 0
 	if !hidden && !svc.pendingRemoval {
-		s.setContent(svc, content)
+		s.setContent(ctx, c, svc, content)
 	}
 }
 
 // setContent replaces the content of a service and queues it if it changed. Unchanged parts keep
 // their pointers.
-func (s *syncer) setContent(svc *service, content converted) {
+func (s *syncer) setContent(ctx context.Context, c *catalog, svc *service, content converted) {
 	old := svc.latest
 	former := make(map[registry.Key]registry.Instances, len(old.instances))
 	for _, in := range old.instances {
@@ -140,5 +140,39 @@ func (s *syncer) setContent(svc *service, content converted) {
 	svc.latest, svc.read, svc.pendingRemoval = content, true, false
 	if !same {
 		s.post(svc.update())
+	}
+	s.setOwners(ctx, c, svc, old.ids)
+}
+
+// owner is the service of an instance, and the ModifyIndex of the registration.
+type owner struct {
+	service *service
+	index   uint64
+}
+
+// setOwners records the instances of a service. When an instance is re-registered under another
+// service name, Consul does not wake blocking queries of the old service. So the service with the
+// older registration is queried again. Source: Consul, agent/consul/state/catalog.go
+// (ensureServiceTxn).
+func (s *syncer) setOwners(ctx context.Context, c *catalog, svc *service, former map[instanceID]uint64) {
+	for id := range former {
+		if c.owners[id].service == svc {
+			delete(c.owners, id)
+		}
+	}
+	outdated := map[*service]bool{}
+	for id, index := range svc.latest.ids {
+		other, found := c.owners[id]
+		if found && index < other.index {
+			outdated[svc] = true
+			continue
+		}
+		if found {
+			outdated[other.service] = true
+		}
+		c.owners[id] = owner{svc, index}
+	}
+	for svc := range outdated {
+		s.watchService(ctx, c, svc)
 	}
 }
