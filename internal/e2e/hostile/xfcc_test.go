@@ -50,7 +50,7 @@ spec:
 		config *tls.Config
 		want   string
 	}{
-		"mutual TLS": {mutual, "URI=spiffe://cluster.local/ns/shop/sa/thief"},
+		"mutual TLS": {mutual, "URI=spiffe://cluster.local/ns/shop/sa/thief;DNS=w--thief.a--thief.v--latest.c--cluster--2elocal.peer.ashore"},
 		"plaintext":  {nil, ""},
 	} {
 		got := forwardedCertificate(t, ip+":8080", tc.config)

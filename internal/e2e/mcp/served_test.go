@@ -40,21 +40,11 @@ type served struct {
 	mu      sync.Mutex
 	objects push.Objects
 	mesh    *push.Mesh
-	context *push.Context // nil: proxies are not served yet
+	context *push.Context
 }
 
 // newServed serves over a connection without TLS; readers says who may read.
 func newServed(t *testing.T, readers mcp.Readers, opts ...grpc.ServerOption) *served {
-	t.Helper()
-	s := newServedEarly(t, readers, opts...)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.begin()
-	return s
-}
-
-// newServedEarly serves who reads, and no proxies before begin.
-func newServedEarly(t *testing.T, readers mcp.Readers, opts ...grpc.ServerOption) *served {
 	t.Helper()
 	s := &served{t: t, mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
 	s.tell = mcp.NewCatalog(mcp.CatalogConfig{Readers: readers, Mesh: s.mesh.Config})
@@ -79,18 +69,11 @@ func newServedEarly(t *testing.T, readers mcp.Readers, opts ...grpc.ServerOption
 	return s
 }
 
-// publish sends the objects to all readers.
+// publish sends the objects to all readers and proxies.
 func (s *served) publish() {
 	objects := s.objects
 	s.tell.Publish(func() mcp.Objects { return objects })
 	s.xds.PublishObjects()
-	if s.context != nil {
-		s.begin()
-	}
-}
-
-// begin serves proxies the objects.
-func (s *served) begin() {
 	s.context = push.Build(s.context, push.Inputs{Mesh: s.mesh, Objects: s.objects})
 	s.xds.Publish(s.context, time.Now())
 }
@@ -267,75 +250,6 @@ func TestServedDelta(t *testing.T) {
 	two.put("late", "late.test")
 	if r := receive(); len(r.Resources) != 1 || r.Resources[0].Name != "shop/late" || len(r.RemovedResources) != 0 {
 		t.Errorf("the other replica told %v, removed %v", r.Resources, r.RemovedResources)
-	}
-}
-
-// Before proxies can be served, readers receive the available objects and their changes. Everything
-// else is refused, on such a stream for ever: its node was not looked at as that of a proxy.
-func TestServedEarly(t *testing.T) {
-	t.Parallel()
-	t.Run("a reader follows", func(t *testing.T) {
-		t.Parallel()
-		s := newServedEarly(t, mcp.Readers{Anybody: true})
-		s.put("web", "web.test")
-		k := newSink(t, mcp.Config{Options: mcp.Options{Address: s.address, Plaintext: true}})
-		k.connected()
-		s.put("db", "db.test")
-		eventually(t, "the change", func() bool { return k.holds("db", "web") == "db.test web.test" })
-		s.mu.Lock()
-		s.begin()
-		s.mu.Unlock()
-		s.put("web", "www.test")
-		eventually(t, "a change after the first context", func() bool {
-			return k.holds("db",
-				"web") == "db.test www.test"
-		})
-	})
-	s := newServedEarly(t, mcp.Readers{Anybody: true})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	open := func(types ...string) discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient {
-		t.Helper()
-		st, err := discoveryv3.NewAggregatedDiscoveryServiceClient(dial(t, s.address)).DeltaAggregatedResources(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, typ := range types {
-			if err := st.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typ, Node: peerNode(t)}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return st
-	}
-	refused := func(st discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient) {
-		t.Helper()
-		for {
-			if _, err := st.Recv(); status.Code(err) == codes.Unavailable &&
-				strings.Contains(err.Error(), "not ready") {
-				return
-			} else if err != nil {
-				t.Fatalf("got %v", err)
-			}
-		}
-	}
-	reader := open(entries)
-	if r, err := reader.Recv(); err != nil || len(r.Resources) != 0 {
-		t.Fatalf("told %v (%v)", r, err)
-	}
-	for _, typ := range []string{resource.ClusterType, xds.ProxyConfigType,
-		"type.googleapis.com/istio.v1.HealthInformation"} {
-		refused(open(typ))
-		refused(open(entries, typ))
-	}
-	s.mu.Lock()
-	s.begin()
-	s.mu.Unlock()
-	if err := reader.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.ClusterType}); err != nil {
-		t.Fatal(err)
-	}
-	refused(reader)
-	if r, err := open(resource.ClusterType).Recv(); err != nil || r.TypeUrl != resource.ClusterType {
-		t.Errorf("told %v (%v)", r, err)
 	}
 }
 
