@@ -376,7 +376,9 @@ func TestDashboardFiles(t *testing.T) {
 func TestWorkloadVariables(t *testing.T) {
 	t.Parallel()
 	var board struct {
-		Templating struct{ List []struct{ Name, Query string } }
+		Templating struct {
+			List []struct{ Name, Query string }
+		}
 	}
 	if err := json.Unmarshal([]byte(read(t, root+"/dashboards/workload.json")), &board); err != nil {
 		t.Fatal(err)
