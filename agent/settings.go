@@ -91,7 +91,7 @@ type Envoy struct {
 	folder   string // of the units' files; empty: UnitFolder; tests use another one
 	program  string // of the units; empty: PackagedEnvoy; tests use another one
 
-	stats *meshconfig.ProxyConfig_ProxyStatsMatcher // statistics beside the default set; set by New
+	stats *meshconfig.ProxyConfig_ProxyStatsMatcher // statistics in addition to the default ones; set by New
 }
 
 // UseUnits makes systemd units run Envoy: ashore-envoy@N.service for the main workload of the

@@ -50,8 +50,8 @@ func (a *analysis) peerConflicts() {
 	}
 }
 
-// telemetryConflicts reports Telemetry objects without effect: of those without a selector in a
-// namespace, and of those that select a workload, the oldest applies.
+// telemetryConflicts reports Telemetry objects without effect. Of several without a selector in one
+// namespace only the oldest applies, and of several that select one workload as well.
 func (a *analysis) telemetryConflicts() {
 	general, selecting := selectorGroups{}, map[string][]*config.Object{}
 	for o := range a.objects(config.Telemetry) {

@@ -20,7 +20,7 @@ const stepBegin, stepRetire = "begin", "retire"
 // ErrRotate is why a rotation does not begin, or its end is not forced: it is the caller's fault.
 var ErrRotate = errors.New("cannot rotate")
 
-// RotateRequest asks for a rotation of the root. A rotation that has begun ends by itself.
+// RotateRequest asks for a rotation of the root. Once begun, a rotation ends automatically.
 type RotateRequest struct {
 	// Actor is who asks, and Reason why, for the audit log: "user root (uid 0)", "the old key was
 	// copied".

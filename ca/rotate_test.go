@@ -13,7 +13,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// A rotation under a machine that is away: whoever trusts only the old root, or only the new one,
+// During a rotation a machine is disconnected: whoever trusts only the old root, or only the new one,
 // accepts workloads and the control plane; the old root goes when nobody needs it.
 func TestRotation(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ func (*fake) Route(_ context.Context, q admin.RequestQuery) (admin.RoutedRequest
 	out := admin.RoutedRequest{Proxy: "sidecar~10.0.0.1~web-1.shop~x", Identity: "spiffe://td/ns/shop/sa/web", Hops: []admin.Hop{}}
 	switch {
 	case q.Headers["x-canary"] == "yes":
-		out.Hops = []admin.Hop{{Route: "canary", Code: 418, Reason: "the route answers by itself"}}
+		out.Hops = []admin.Hop{{Route: "canary", Code: 418, Reason: "the route has a direct response"}}
 	case q.Host == "db.service.consul" && q.Port == 82: // its policies are not known
 		out.Hops = []admin.Hop{
 			{Route: "tcp", Cluster: "outbound|82||db.service.consul", Weight: 50, Endpoints: 1, TLS: "plaintext", Host: q.Host},
@@ -111,7 +111,7 @@ the application answers, unless a policy denies it
 ` + tail,
 		"web-1.shop db.service.consul --header X-Canary=yes": head + `GET db.service.consul:80/
 
-418: the route answers by itself
+418: the route has a direct response
   route      canary
 ` + tail,
 		"shop/web who:99": head + `GET who:99/

@@ -84,8 +84,8 @@ type Waiting struct {
 
 // RotateRequest asks for a change of the root.
 type RotateRequest struct {
-	// Force retires the old root at once: what needs it is cut off. False begins a rotation, which
-	// ends by itself.
+	// Force retires the old root at once: workloads that still need it have to join again. False begins
+	// a rotation, which ends automatically.
 	Force bool `json:"force,omitempty"`
 	// Reason is for the audit log.
 	Reason string `json:"reason,omitempty"`

@@ -34,7 +34,7 @@ type Hop struct {
 	Options string `json:"options,omitempty"`
 	// Connection means that the port carries connections, whose requests are not looked at.
 	Connection bool `json:"connection,omitempty"`
-	// Code is what the proxy answers by itself, and Flags are Envoy's response flags of it. Zero: it
+	// Code is the status that the proxy itself returns, with Envoy's response flags in Flags. Zero: it
 	// sends the request to Cluster.
 	Code  uint32 `json:"code,omitempty"`
 	Flags string `json:"flags,omitempty"`

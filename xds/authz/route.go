@@ -28,7 +28,7 @@ type Hop struct {
 	Options string
 	// Connection means that the port carries connections, whose requests are not looked at.
 	Connection bool
-	// Code is what the proxy answers by itself, and Flags are Envoy's response flags of it. Zero: it
+	// Code is the status that the proxy itself returns, with Envoy's response flags in Flags. Zero: it
 	// sends the request to Cluster.
 	Code  uint32
 	Flags string
@@ -178,7 +178,7 @@ func (r Request) routeConditions(m *routev3.RouteMatch) []result {
 // hops are the destinations of a route, or the answer of the proxy itself.
 func (rs Resources) hops(r Request, route *routev3.Route) []Hop {
 	if d := route.GetDirectResponse(); d != nil {
-		reason := "the route answers by itself"
+		reason := "the route has a direct response"
 		if route.GetName() == "block_all" {
 			reason = "nobody declared this host, and outboundTrafficPolicy is REGISTRY_ONLY: write a ServiceEntry"
 		}
