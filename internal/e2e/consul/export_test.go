@@ -275,10 +275,12 @@ func TestExportLeaseEnds(t *testing.T) {
 		t.Errorf("the second run wrote %d times, and nothing had changed", n)
 	}
 	// The session goes at once, as after a restoration.
-	list, _, err := c.c.Session().Node("ashore-shop-one", nil)
-	if err != nil || len(list) == 0 {
-		t.Fatalf("%+v, %v", list, err)
-	}
+	var list []*api.SessionEntry
+	var err error
+	eventually(t, func() string { return fmt.Sprintf("a session: %+v, %v", list, err) }, func() bool {
+		list, _, err = c.c.Session().Node("ashore-shop-one", nil)
+		return err == nil && len(list) > 0
+	})
 	for _, s := range list {
 		if _, err := c.c.Session().Destroy(s.ID, nil); err != nil {
 			t.Fatal(err)

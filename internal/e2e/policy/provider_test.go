@@ -85,7 +85,11 @@ func providers(set resource.Set) (out []*resource.Resource) {
 	return out
 }
 
-// stream sends requests at a constant rate, whether answers arrive or not.
+// maxPending limits the requests of a stream that wait for responses: on a busy machine more of them
+// would queue until they time out.
+const maxPending = 16
+
+// stream sends a request every 2 ms, as long as fewer than maxPending wait for responses.
 type stream struct {
 	client   *http.Client
 	url      string
@@ -110,13 +114,18 @@ func (s *stage) stream(wants ...int) (end func()) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var pacing sync.WaitGroup
 	pacing.Go(func() {
+		pending := make(chan struct{}, maxPending)
 		for tick := time.NewTicker(2 * time.Millisecond); ; {
 			select {
 			case <-ctx.Done():
 				tick.Stop()
 				return
 			case <-tick.C:
-				st.requests.Go(st.once)
+				pending <- struct{}{}
+				st.requests.Go(func() {
+					st.once()
+					<-pending
+				})
 			}
 		}
 	})
