@@ -16,10 +16,15 @@ type result struct {
 	ignored       []string
 }
 
-func compare(d document, istio error) result {
-	r := result{document: d, istio: istio}
-	r.ashore, r.ignored = ashore(d)
-	return r
+// compare asks both about the documents.
+func (i *istio) compare(documents []document) []result {
+	var out []result
+	for _, d := range documents {
+		r := result{document: d, istio: i.check(d)}
+		r.ashore, r.ignored = ashore(d)
+		out = append(out, r)
+	}
+	return out
 }
 
 // printReport prints the table and the documents on which the two differ. With both set it also
