@@ -35,11 +35,6 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 		return "an abort by an HTTP/2 error", "use httpStatus or grpcStatus"
 	case "Delay.exponential_delay":
 		return "a delay that grows", "use fixedDelay"
-	case "ExtensionProvider.datadog", "ExtensionProvider.lightstep", "ExtensionProvider.opencensus",
-		"ExtensionProvider.skywalking", "ExtensionProvider.stackdriver":
-		return "this kind of provider", "use opentelemetry, which collectors of all kinds receive"
-	case "ExtensionProvider.sds":
-		return "a provider of certificates", "name files in the Gateway or DestinationRule"
 	case "HttpHeader.env_name":
 		return "a header from the environment of the control plane", "write the value"
 	case "HTTPRoute.delegate":
@@ -82,7 +77,7 @@ func required(fd protoreflect.FieldDescriptor) bool {
 		"Attribute.name", "RegexRewrite.match", "Distribute.from", "Failover.from", "Failover.to",
 		"Port.name", "Port.protocol", "ServicePort.number", "ServicePort.name", "SidecarPort.name",
 		"HTTPHealthCheckConfig.port", "TCPHealthCheckConfig.port", "GrpcHealthCheckConfig.port", "HTTPHeader.name",
-		"JWTHeader.name", "ClaimToHeader.header", "ClaimToHeader.claim", "JWTRule.issuer",
+		"JWTHeader.name", "ClaimToHeader.header", "ClaimToHeader.claim",
 		"ProviderRef.name", "Literal.value", "Environment.name", "RequestHeader.name", "Formatter.value",
 		"Filter.expression", "HttpHeader.name", "HttpService.path":
 		return true
@@ -256,8 +251,6 @@ func textRule(field string) func(string) string {
 		return policyValue(checkPolicyMethod)
 	case "Operation.paths", "Operation.not_paths":
 		return policyValue(checkPolicyPath)
-	case "JWTRule.issuer":
-		return checkIssuer
 	case "JWTRule.audiences", "JWTRule.from_params", "JWTRule.space_delimited_claims", "ClaimToHeader.claim":
 		return checkFilled
 

@@ -11,7 +11,7 @@ import (
 // tracing checks which spans a proxy reports.
 func (c *checker) tracing(path string, t *telemetry.Tracing) {
 	if len(t.Providers) > 1 {
-		c.errorf(path+".providers", "spans go to one provider: keep one of the %d", len(t.Providers))
+		c.warnf(path+".providers", "spans go to the first provider: remove the other %d", len(t.Providers)-1)
 	}
 }
 
