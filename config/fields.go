@@ -42,8 +42,6 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 		return "a provider of certificates", "name files in the Gateway or DestinationRule"
 	case "HttpHeader.env_name":
 		return "a header from the environment of the control plane", "write the value"
-	case "HTTPRoute.delegate":
-		return "delegation to another VirtualService", "write its routes here"
 	case "L4MatchAttributes.source_subnet":
 		return "a match by the client's address", "match sourceLabels or sourceNamespace instead"
 	case "LoadBalancerSettings.zone_aware_lb_setting":
@@ -78,7 +76,7 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 // required reports whether a field is checked although it is not set, because it must be.
 func required(fd protoreflect.FieldDescriptor) bool {
 	switch fieldName(fd) {
-	case "Destination.host", "DestinationRule.host", "Subset.name", "PortSelector.number", "HTTPCookie.name",
+	case "Destination.host", "Delegate.name", "DestinationRule.host", "Subset.name", "PortSelector.number", "HTTPCookie.name",
 		"Attribute.name", "RegexRewrite.match", "Distribute.from", "Failover.from", "Failover.to",
 		"Port.name", "Port.protocol", "ServicePort.number", "ServicePort.name", "SidecarPort.name",
 		"HTTPHealthCheckConfig.port", "TCPHealthCheckConfig.port", "GrpcHealthCheckConfig.port", "HTTPHeader.name",
@@ -129,10 +127,14 @@ func textRule(field string) func(string) string {
 	switch field {
 	case "DestinationRule.host":
 		return checkWildcardHost
-	case "Destination.host", "ClientTLSSettings.sni":
+	case "Destination.host":
+		return checkDestination
+	case "ClientTLSSettings.sni":
 		return checkHost
 	case "VirtualService.hosts":
 		return checkVirtualHost
+	case "Delegate.name":
+		return checkObjectName
 	case "ServiceEntry.hosts":
 		return checkServiceHost
 	case "Server.hosts":
@@ -153,7 +155,7 @@ func textRule(field string) func(string) string {
 		return checkExportTo
 	case "ServiceEntry.export_to", "MeshConfig.default_service_export_to":
 		return checkServiceExportTo
-	case "HTTPMatchRequest.source_namespace", "TLSMatchAttributes.source_namespace",
+	case "Delegate.namespace", "HTTPMatchRequest.source_namespace", "TLSMatchAttributes.source_namespace",
 		"L4MatchAttributes.source_namespace", "MeshConfig.root_namespace":
 		return checkDNSLabel
 	case "WorkloadEntry.service_account":
