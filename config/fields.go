@@ -29,8 +29,6 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 	case "ClientTLSSettings.credential_name":
 		return "a certificate by the name of a secret",
 			"put it into files and name them by clientCertificate, privateKey and caCertificates"
-	case "DestinationRule.workload_selector":
-		return "a rule for some clients only", "remove workloadSelector, the rule then holds for all of its namespace"
 	case "Abort.http2_error":
 		return "an abort by an HTTP/2 error", "use httpStatus or grpcStatus"
 	case "Delay.exponential_delay":
@@ -65,10 +63,6 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 		return "a server that accepts any certificate", "anybody could pretend to be any client; remove it"
 	case "SidecarPort.target_port":
 		return "the deprecated field targetPort", "name the application's port in defaultEndpoint"
-	case "TrafficPolicy.proxy_protocol":
-		return "the PROXY protocol", "remove it"
-	case "TrafficPolicy.tunnel":
-		return "a tunnel through a proxy", "remove it"
 	}
 	return "", ""
 }
@@ -82,7 +76,8 @@ func required(fd protoreflect.FieldDescriptor) bool {
 		"HTTPHealthCheckConfig.port", "TCPHealthCheckConfig.port", "GrpcHealthCheckConfig.port", "HTTPHeader.name",
 		"JWTHeader.name", "ClaimToHeader.header", "ClaimToHeader.claim", "JWTRule.issuer",
 		"ProviderRef.name", "Literal.value", "Environment.name", "RequestHeader.name", "Formatter.value",
-		"Filter.expression", "HttpHeader.name", "HttpService.path":
+		"Filter.expression", "HttpHeader.name", "HttpService.path", "TunnelSettings.target_host",
+		"TunnelSettings.target_port":
 		return true
 	}
 	return isProvider(fd.ContainingMessage()) && (fd.Name() == "service" || fd.Name() == "port")
@@ -131,6 +126,10 @@ func textRule(field string) func(string) string {
 		return checkDestination
 	case "ClientTLSSettings.sni":
 		return checkHost
+	case "TunnelSettings.target_host":
+		return checkTunnelHost
+	case "TunnelSettings.protocol":
+		return oneOf("protocol", []string{"CONNECT", "POST"})
 	case "VirtualService.hosts":
 		return checkVirtualHost
 	case "Delegate.name":

@@ -33,9 +33,10 @@ func (c *Context) ServiceFor(namespace, host string) *registry.Service {
 }
 
 // RuleFor returns the DestinationRule that clients in a namespace apply to s, or nil if there is
-// none.
+// none. It includes all rules with a workloadSelector, as if a client had all labels.
 func (c *Context) RuleFor(namespace string, s *registry.Service) *DestinationRule {
-	return c.cache.rules().find(namespace, s)
+	v := c.cache.rules()
+	return v.find(namespace, s, v.selective[namespace])
 }
 
 // ClientNamespaces returns, sorted, the namespaces with their own view of services or rules. The
@@ -55,6 +56,9 @@ func (c *Context) ExportedTo(o *config.Object) []string {
 	case *networking.VirtualService:
 		to = exportTo(spec.ExportTo, c.in.Mesh.Config.GetDefaultVirtualServiceExportTo())
 	case *networking.DestinationRule:
+		if ruleSelector(o) != nil {
+			return []string{o.Namespace}
+		}
 		to = exportTo(spec.ExportTo, c.in.Mesh.Config.GetDefaultDestinationRuleExportTo())
 	}
 	return exportedTo(to, o.Namespace)

@@ -205,8 +205,12 @@ func (e *editor) edit(what, which, how byte) {
 		if how%5 == 0 {
 			host = "*.example.com"
 		}
-		e.put(config.DestinationRule, ns, name, &networking.DestinationRule{Host: host, ExportTo: to,
-			Subsets: []*networking.Subset{{Name: fmt.Sprint("v", how)}}})
+		rule := &networking.DestinationRule{Host: host, ExportTo: to,
+			Subsets: []*networking.Subset{{Name: fmt.Sprint("v", how)}}}
+		if how%4 == 3 {
+			rule.WorkloadSelector = &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"app": "web"}}
+		}
+		e.put(config.DestinationRule, ns, name, rule)
 	case 4:
 		if gone {
 			e.remove(config.Sidecar, ns, name)
