@@ -93,8 +93,7 @@ func (c *checker) extensionProviders(path string, providers []*mesh.MeshConfig_E
 		}
 		switch {
 		case p.GetProvider() == nil:
-			c.warnf(path,
-				"it says nothing of what it is, and receives nothing: write opentelemetry or envoyFileAccessLog, for instance")
+			c.warnf(path, "the provider has no type, and receives nothing: write opentelemetry or envoyFileAccessLog, for instance")
 		case SignalOf(p) == "": // nobody can name it
 			c.warnf(path, "this kind of provider is not supported yet, and receives nothing: "+
 				"use opentelemetry, which collectors of all kinds receive")
@@ -163,7 +162,7 @@ func (c *checker) logLabels(path string, labels *structpb.Struct, flat bool) {
 			c.why(path, checkFormat(v.StringValue))
 		default:
 			if flat {
-				c.errorf(path, "a label is a text: put it in quotes")
+				c.errorf(path, "a label must be a string: put it in quotes")
 			} else if nested := labels.Fields[name].GetStructValue(); nested != nil {
 				c.logLabels(path, nested, false)
 			}
