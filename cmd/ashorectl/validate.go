@@ -13,6 +13,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry/entry"
+	_ "github.com/ashore-mesh/ashore/xds/envoytypes" // for the values of EnvoyFilters
 )
 
 func (t *tool) validateCommand() *cobra.Command {
