@@ -24,7 +24,7 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 	switch fieldName(fd) {
 	case "AuthorizationPolicy.targetRef", "AuthorizationPolicy.targetRefs",
 		"RequestAuthentication.targetRef", "RequestAuthentication.targetRefs",
-		"Telemetry.targetRef", "Telemetry.targetRefs":
+		"Telemetry.targetRef", "Telemetry.targetRefs", "EnvoyFilter.targetRefs":
 		return byReference, targets
 	case "ClientTLSSettings.credential_name":
 		return "a certificate by the name of a secret",

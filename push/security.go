@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	networking "istio.io/api/networking/v1alpha3"
 	security "istio.io/api/security/v1beta1"
 	typev1beta1 "istio.io/api/type/v1beta1"
 
@@ -73,9 +74,12 @@ func (x policies) matching(
 	return out
 }
 
-// SelectorLabels returns the labels that a security policy or a Telemetry selects by. An empty map
-// selects all workloads.
+// SelectorLabels returns the labels that a security policy, a Telemetry or an EnvoyFilter selects
+// by. An empty map selects all workloads.
 func SelectorLabels(o *config.Object) map[string]string {
+	if f, ok := o.Spec.(*networking.EnvoyFilter); ok {
+		return f.GetWorkloadSelector().GetLabels()
+	}
 	s, ok := o.Spec.(interface {
 		GetSelector() *typev1beta1.WorkloadSelector
 	})
