@@ -100,8 +100,9 @@ type passage struct {
 var (
 	comment   = regexp.MustCompile(`(?m)^ *// ?`)
 	separator = regexp.MustCompile(`(?m)^---.*$`)
-	// template finds placeholders of Go's templates and of its fmt package.
-	template = regexp.MustCompile(`\{\{|%[sdvq]`)
+	// textPlace and numberPlace are placeholders of Go's templates and of its fmt package.
+	textPlace   = regexp.MustCompile(`\{\{ *[.$][\w.]* *(?:\| *\w+ *)*\}\}|%[svq]`)
+	numberPlace = regexp.MustCompile(`%d`)
 )
 
 // fenced returns the code blocks of Markdown.
@@ -141,7 +142,8 @@ func rawStrings(data []byte) []passage {
 	}
 }
 
-// passage adds the documents of a text in YAML. What is a template or no YAML is left out.
+// passage adds the documents of a text in YAML. Placeholders of templates get a value. What is no
+// YAML, or a template with more than placeholders, is left out.
 func (c *collector) passage(file string, p passage) {
 	starts := separator.FindAllStringIndex(p.text, -1)
 	starts = append(starts, []int{len(p.text), len(p.text)})
@@ -150,8 +152,9 @@ func (c *collector) passage(file string, p passage) {
 		text := p.text[from:next[0]]
 		place := file + ":" + strconv.Itoa(p.line+strings.Count(p.text[:from], "\n"))
 		from = next[1]
+		text = numberPlace.ReplaceAllString(textPlace.ReplaceAllString(text, "example"), "80")
 		var root yaml.Node
-		if template.MatchString(text) || yaml.Unmarshal([]byte(text), &root) != nil || len(root.Content) != 1 {
+		if strings.Contains(text, "{{") || yaml.Unmarshal([]byte(text), &root) != nil || len(root.Content) != 1 {
 			continue
 		}
 		c.node(place, root.Content[0], []byte(text))
