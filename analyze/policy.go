@@ -98,11 +98,11 @@ func (a *analysis) telemetryOverlaps(namespace string, list []*config.Object) {
 	}
 }
 
-// selectors reports policies, Telemetry objects and EnvoyFilters that select no declared workload:
+// selectors reports policies, Telemetry objects, EnvoyFilters and TrafficExtensions that select no declared workload:
 // what policies are to protect may be open.
 func (a *analysis) selectors() {
 	kinds := []config.Kind{config.PeerAuthentication, config.RequestAuthentication, config.AuthorizationPolicy,
-		config.Telemetry, config.EnvoyFilter}
+		config.Telemetry, config.EnvoyFilter, config.TrafficExtension}
 	for _, kind := range kinds {
 		for o := range a.objects(kind) {
 			want, ns := push.SelectorLabels(o), a.policyNamespace(o)

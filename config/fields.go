@@ -24,7 +24,8 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 	switch fieldName(fd) {
 	case "AuthorizationPolicy.targetRef", "AuthorizationPolicy.targetRefs",
 		"RequestAuthentication.targetRef", "RequestAuthentication.targetRefs",
-		"Telemetry.targetRef", "Telemetry.targetRefs", "EnvoyFilter.targetRefs":
+		"Telemetry.targetRef", "Telemetry.targetRefs", "EnvoyFilter.targetRefs",
+		"TrafficExtension.targetRefs":
 		return byReference, targets
 	case "ClientTLSSettings.credential_name":
 		return "a certificate by the name of a secret",
@@ -54,6 +55,8 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 		return "a certificate by the name of a secret", files
 	case "ServerTLSSettings.insecure_skip_verify":
 		return "a server that accepts any certificate", "anybody could pretend to be any client; remove it"
+	case "TrafficExtension.wasm":
+		return "a module of Wasm", "write the extension in lua"
 	case "SidecarPort.target_port":
 		return "the deprecated field targetPort", "name the application's port in defaultEndpoint"
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
+	extensions "istio.io/api/extensions/v1alpha1"
 	mesh "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 	security "istio.io/api/security/v1beta1"
@@ -180,7 +181,7 @@ func (c *checker) number(path string, fd protoreflect.FieldDescriptor, n float64
 		isPercent, leastPercent = true, 0.01
 	}
 	switch field := string(fd.Name()); {
-	case name == "EnvoyFilter.priority":
+	case name == "EnvoyFilter.priority" || name == "TrafficExtension.priority":
 	case !(n >= 0) || math.IsInf(n, 0):
 		c.errorf(path, "the number must not be negative, it is %.10g", n)
 	case field == "port" || field == "number" || field == "target_port":
@@ -301,6 +302,8 @@ func (c *checker) message(path string, m proto.Message) {
 		c.ingress(path, m)
 	case *networking.IstioEgressListener:
 		c.egress(path, m)
+	case *extensions.TrafficExtension:
+		c.trafficExtension(m)
 	case *networking.EnvoyFilter:
 		c.envoyFilter(m)
 	case *networking.EnvoyFilter_EnvoyConfigObjectPatch:

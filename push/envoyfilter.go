@@ -2,32 +2,58 @@ package push
 
 import (
 	"cmp"
+	"fmt"
 	"regexp"
 	"slices"
 
+	extensions "istio.io/api/extensions/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/intern"
 )
 
-// Patch is one patch of an EnvoyFilter. Comparable.
+// Patch is one patch of an EnvoyFilter, or one that stands for a TrafficExtension. Comparable.
 type Patch struct {
 	Filter *config.Object
 	// Index is its place in spec.configPatches.
 	Index int
 }
 
-// Spec returns the patch as it is written.
+// Spec returns the patch.
 func (p Patch) Spec() *networking.EnvoyFilter_EnvoyConfigObjectPatch {
-	return p.Filter.Spec.(*networking.EnvoyFilter).ConfigPatches[p.Index]
+	return patchesOf(p.Filter)[p.Index]
+}
+
+// String names the patch to people.
+func (p Patch) String() string {
+	if p.Filter.Kind == config.TrafficExtension {
+		return p.Filter.Key.String()
+	}
+	return fmt.Sprintf("%s %s", p.Filter.Key, p.Field())
+}
+
+// Field returns the path of the patch within its object.
+func (p Patch) Field() string {
+	if p.Filter.Kind == config.TrafficExtension {
+		return "spec"
+	}
+	return fmt.Sprintf("spec.configPatches[%d]", p.Index)
+}
+
+// patchesOf returns the patches of an object.
+func patchesOf(o *config.Object) []*networking.EnvoyFilter_EnvoyConfigObjectPatch {
+	if o.Kind == config.TrafficExtension {
+		return config.ExtensionPatches(o).ConfigPatches
+	}
+	return o.Spec.(*networking.EnvoyFilter).ConfigPatches
 }
 
 // versionKey is the metadata of a node that proxyVersion matches.
 // Source: istio.io, EnvoyFilter.ProxyMatch.
 const versionKey = "ISTIO_VERSION"
 
-// patchesFor returns Facets.Patches.
+// patchesFor returns Facets.Patches. TrafficExtensions come first, so that patches can change them.
 // Source: Istio, pilot/pkg/model, PushContext.EnvoyFilters.
 func (c *Context) patchesFor(n Node) *intern.List[Patch] {
 	root := c.in.Mesh.Config.GetRootNamespace()
@@ -44,9 +70,13 @@ func (c *Context) patchesFor(n Node) *intern.List[Patch] {
 			cmp.Compare(a.Spec.(*networking.EnvoyFilter).Priority, b.Spec.(*networking.EnvoyFilter).Priority),
 			cmp.Compare(fromRoot(a), fromRoot(b)))
 	})
+	scripts := c.extensions.matching(config.TrafficExtension, n.Namespace, root, matches)
+	slices.SortStableFunc(scripts, func(a, b *config.Object) int {
+		return config.CompareExtensions(a.Spec.(*extensions.TrafficExtension), b.Spec.(*extensions.TrafficExtension))
+	})
 	var out []Patch
-	for _, o := range filters {
-		for i, p := range o.Spec.(*networking.EnvoyFilter).ConfigPatches {
+	for _, o := range slices.Concat(scripts, filters) {
+		for i, p := range patchesOf(o) {
 			if inContext(p.GetMatch().GetContext(), n.Type) && c.matchesProxy(p.GetMatch().GetProxy(), n) {
 				out = append(out, Patch{o, i})
 			}

@@ -138,8 +138,8 @@ type Facets struct {
 	// Telemetry lists the Telemetry objects that apply to the proxy: of the mesh, of its namespace and
 	// of its labels, in this order, at most one of each.
 	Telemetry *intern.List[*config.Object]
-	// Patches lists the patches of the EnvoyFilters that select the proxy, in the order in which they
-	// apply. Nil if there are none.
+	// Patches lists the patches of the TrafficExtensions and EnvoyFilters that select the proxy, in the
+	// order in which they apply. Nil if there are none.
 	Patches *intern.List[Patch]
 }
 

@@ -74,8 +74,8 @@ func (x policies) matching(
 	return out
 }
 
-// SelectorLabels returns the labels that a security policy, a Telemetry or an EnvoyFilter selects
-// by. An empty map selects all workloads.
+// SelectorLabels returns the labels by which a security policy, a Telemetry, an EnvoyFilter or a
+// TrafficExtension selects. An empty map selects all workloads.
 func SelectorLabels(o *config.Object) map[string]string {
 	if f, ok := o.Spec.(*networking.EnvoyFilter); ok {
 		return f.GetWorkloadSelector().GetLabels()

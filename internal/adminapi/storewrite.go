@@ -121,11 +121,13 @@ func (a *API) Write(ctx context.Context, w admin.StoreWrite) (admin.Written, err
 	return written(ctx, p, false)
 }
 
-// mayWrite refuses changes of EnvoyFilters to others than admins: a patch can remove any protection.
+// mayWrite refuses changes of EnvoyFilters and TrafficExtensions to others than admins: a patch or a
+// script can remove any protection.
 func mayWrite(ctx context.Context, changes []config.Change) error {
 	for _, c := range changes {
-		if c.Key.Kind == config.EnvoyFilter && admin.RoleOf(ctx) < admin.Admin {
-			return admin.NewError(admin.ErrForbidden, "nothing was written: %s needs the role admin, because a patch can "+
+		changesProxies := c.Key.Kind == config.EnvoyFilter || c.Key.Kind == config.TrafficExtension
+		if changesProxies && admin.RoleOf(ctx) < admin.Admin {
+			return admin.NewError(admin.ErrForbidden, "nothing was written: %s needs the role admin, because it can "+
 				"remove any protection (setting admin.roles)", c.Key)
 		}
 	}

@@ -34,11 +34,11 @@ import (
 // header in a filter of connections) costs the whole update, and what was there before goes on
 // being enforced.
 const (
-	FilterForeign = "ashore.authz.foreign" // refuses names of the mesh for which other authorities vouch
-	filterRevoked = "ashore.authz.revoked" // refuses whom nobody trusts any more
-	filterTokens  = "ashore.authn.tokens"  // checks the tokens of requests
-	filterCustom  = "ashore.authz.custom"  // finds out whether filterAsk has to ask
-	FilterAsk     = "ashore.authz.ask"     // asks the provider of CUSTOM policies; refuses where nobody can be asked
+	FilterForeign = "ashore.authz.foreign"      // refuses names of the mesh for which other authorities vouch
+	filterRevoked = "ashore.authz.revoked"      // refuses whom nobody trusts any more
+	filterTokens  = config.AuthenticationFilter // checks the tokens of requests
+	filterCustom  = config.AuthorizationFilter  // finds out whether filterAsk has to ask
+	FilterAsk     = "ashore.authz.ask"          // asks the provider of CUSTOM policies; refuses where nobody can be asked
 	filterAudit   = "ashore.authz.audit"
 	filterDeny    = "ashore.authz.deny"
 	filterAllow   = "ashore.authz.allow"

@@ -1,7 +1,6 @@
 package patch
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -59,14 +58,12 @@ func newPatch(from push.Patch) *patch {
 }
 
 // String names a patch to people.
-func (p *patch) String() string {
-	return fmt.Sprintf("%s spec.configPatches[%d]", p.Filter.Key, p.Index)
-}
+func (p *patch) String() string { return p.Patch.String() }
 
 // leftOut is the problem that a patch is not applied.
 func (p *patch) leftOut(what string, err error) *feed.Problem {
 	problem := envoy.Refused(p.Filter, "the patch of "+what+" is left out", err)
-	problem.Field = fmt.Sprintf("spec.configPatches[%d].patch", p.Index)
+	problem.Field = p.Field() + ".patch"
 	return problem
 }
 
