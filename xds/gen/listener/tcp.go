@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"cmp"
 	"net"
 	"strconv"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/gen/destination"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/layout"
@@ -82,10 +84,18 @@ type tcpPlanner struct {
 // direct is a chain to one port of a service.
 func (p tcpPlanner) direct(host string, port uint32) tcpSpec {
 	name := envoy.OutboundCluster(port, "", host)
-	s := tcpSpec{statPrefix: name, cluster: name}
+	s := tcpSpec{statPrefix: name, cluster: name, dynamicPort: p.dynamicPort(host, port)}
 	d, _ := p.destinations.Get(host)
 	s.apply(d.Rule, port, "")
 	return s
+}
+
+// dynamicPort is tcpSpec.dynamicPort for connections to a port of a service.
+func (p tcpPlanner) dynamicPort(host string, port uint32) uint32 {
+	if d, ok := p.destinations.Get(host); ok && d.Service.Resolution == registry.DynamicDNS {
+		return port
+	}
+	return 0
 }
 
 // routed is a chain of the routes of a VirtualService, nil when none of them takes connections.
@@ -99,6 +109,11 @@ func (p tcpPlanner) routed(vs *push.VirtualService, routes []*networking.RouteDe
 	first := routes[0].GetDestination()
 	d, _ := p.destinations.Get(first.GetHost())
 	var s tcpSpec
+	for _, r := range routes {
+		to := r.GetDestination()
+		port := layout.DestinationPort(to, p.destinations, listenPort)
+		s.dynamicPort = cmp.Or(s.dynamicPort, p.dynamicPort(to.GetHost(), port))
+	}
 	if len(routes) == 1 {
 		s.cluster = layout.DestinationCluster(first, p.destinations, listenPort)
 		s.statPrefix = s.cluster
