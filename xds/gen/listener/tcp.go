@@ -2,8 +2,8 @@ package listener
 
 import (
 	"cmp"
-	"net"
 	"strconv"
+	"strings"
 
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -45,8 +45,12 @@ func tcpProxy(s tcpSpec, log []*accesslogv3.AccessLog) *tcpv3.TcpProxy {
 		p.ClusterSpecifier = &tcpv3.TcpProxy_WeightedClusters{WeightedClusters: w}
 	}
 	if t := s.tunnel; t != nil {
-		target := net.JoinHostPort(t.TargetHost, strconv.FormatUint(uint64(t.TargetPort), 10))
-		p.TunnelingConfig = &tcpv3.TcpProxy_TunnelingConfig{Hostname: target, UsePost: t.Protocol == "POST"}
+		host := t.TargetHost
+		if strings.Contains(host, ":") { // IPv6
+			host = "[" + host + "]"
+		}
+		p.TunnelingConfig = &tcpv3.TcpProxy_TunnelingConfig{UsePost: t.Protocol == "POST",
+			Hostname: host + ":" + strconv.FormatUint(uint64(t.TargetPort), 10)}
 	}
 	if s.hashSource {
 		p.HashPolicy = []*typev3.HashPolicy{{PolicySpecifier: &typev3.HashPolicy_SourceIp_{SourceIp: &typev3.HashPolicy_SourceIp{}}}}
