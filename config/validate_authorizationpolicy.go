@@ -175,8 +175,8 @@ func checkPolicyKey(key, prefix, rest string) string {
 		return ""
 	}
 	switch name := names[0]; {
-	case slices.Contains([]string{":authority", ":method", ":path", ":scheme"}, name):
-		return "" // as the proxy received it: the path has its query, the host its port
+	case slices.Contains(requestParts(), name):
+		return ""
 	case isAuthority(name) || strings.HasPrefix(name, ":"):
 		return quote(name) + " is a part of the request: write it as hosts, methods or paths of to.operation"
 	default:
