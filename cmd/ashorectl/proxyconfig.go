@@ -18,7 +18,7 @@ type configView struct {
 	xds     string // the xDS type
 	header  []string
 	filters []string // the flags that select rows
-	rows    func(admin.DumpResource) ([]configRow, error)
+	rows    func(admin.DumpResource, node) []configRow
 }
 
 // configRow is one line. fields are what filters compare, by flag.
@@ -159,12 +159,12 @@ func (v configView) show(resources []admin.DumpResource, filters map[string]stri
 	tb := newTable(v.header...)
 	selected := []admin.DumpResource{}
 	for _, r := range resources {
-		rows, err := v.rows(r)
+		content, err := readNode(r)
 		if err != nil {
 			return "", nil, fmt.Errorf("read %s %s: %w", v.name, r.Name, err)
 		}
 		before := len(tb.rows)
-		for _, row := range rows {
+		for _, row := range v.rows(r, content) {
 			if row.matches(r.Name, filters, v.filters) {
 				tb.add(row.cells...)
 			}

@@ -233,7 +233,7 @@ func shown(t *testing.T, m *harness.Mesh, client *harness.Proxy) {
 		"pc cluster client-1.shop --fqdn web.test":            {"web.test      8080  -       outbound   EDS   -\n"},
 		"pc listener client-1.shop --port 8080":               {"  8080  ", "Route: 8080"},
 		"pc route client-1.shop --name 8080":                  {"web.test:8080", "/teapot", "web.shop"},
-		"pc endpoint client-1.shop --port 8080":              {":8080", "HEALTHY", "outbound|8080||web.test"},
+		"pc endpoint client-1.shop --port 8080":               {":8080", "HEALTHY", "outbound|8080||web.test"},
 		"pc all client-1.shop":                                {"SERVICE FQDN", "VHOST NAME", "ENDPOINT", "trust-bundle"},
 		"pc ecds web-1.shop -o json":                          {`"name":`, `"typedConfig":`},
 		"pc log client-1.shop --admin-socket " + socket:       {"rbac: ", "ashore-agent proxy-log --level LEVEL"},
