@@ -98,11 +98,11 @@ func (a *analysis) telemetryOverlaps(namespace string, list []*config.Object) {
 	}
 }
 
-// selectors reports policies and Telemetry objects that select no declared workload: what policies
-// are to protect may be open.
+// selectors reports policies, Telemetry objects and EnvoyFilters that select no declared workload:
+// what policies are to protect may be open.
 func (a *analysis) selectors() {
 	kinds := []config.Kind{config.PeerAuthentication, config.RequestAuthentication, config.AuthorizationPolicy,
-		config.Telemetry}
+		config.Telemetry, config.EnvoyFilter}
 	for _, kind := range kinds {
 		for o := range a.objects(kind) {
 			want, ns := push.SelectorLabels(o), a.policyNamespace(o)
@@ -116,7 +116,11 @@ func (a *analysis) selectors() {
 			if ns != "" {
 				where = " in namespace " + ns
 			}
-			a.report(NoMatchingWorkloads, o, "spec.selector.matchLabels",
+			field := "spec.selector.matchLabels"
+			if kind == config.EnvoyFilter {
+				field = "spec.workloadSelector.labels"
+			}
+			a.report(NoMatchingWorkloads, o, field,
 				fmt.Sprintf("no endpoint, WorkloadEntry, WorkloadGroup or Gateway selector%s has %s, so "+
 					"this has no effect", where, labelsText(want)),
 				"use the labels of the workloads that it is for, or remove it")

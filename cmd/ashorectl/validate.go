@@ -16,6 +16,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/strictyaml"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry/entry"
+	_ "github.com/ashore-mesh/ashore/xds/envoytypes" // for the values of EnvoyFilters
 )
 
 func (t *tool) validateCommand() *cobra.Command {
