@@ -17,8 +17,8 @@ import (
 // node is a part of an Envoy resource in protobuf's JSON, which leaves out zero values.
 type node struct{ value any }
 
-func readNode(r admin.DumpResource) (n node, err error) {
-	err = json.Unmarshal(r.Body, &n.value)
+func readNode(text []byte) (n node, err error) {
+	err = json.Unmarshal(text, &n.value)
 	return n, err
 }
 
