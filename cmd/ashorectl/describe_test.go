@@ -67,6 +67,8 @@ func TestExplainKind(t *testing.T) {
 		"dr.trafficPolicy.tls.mode": {"<DISABLE|SIMPLE|MUTUAL|ISTIO_MUTUAL>"},
 		"vs.http.match.uri.exact":   {"exact string match"},
 		"se.endpoints.labels":       {"<map[string]string>"},
+		"vs.http.fault.delay":       {"  exponentialDelay <Duration>\n    REFUSED: a delay that grows is not supported yet: use fixedDelay"},
+		"vs.http.match":             {"  withoutHeaders <map[string]StringMatch>\n    DIFFERS: a header with an empty value counts as missing"},
 		"ap.rules -o json":          {`"kind": "AuthorizationPolicy"`, `"type": "[]Rule"`},
 	} {
 		code, out, errOut := result(t, append([]string{"explain"}, strings.Fields(args)...)...)
