@@ -322,6 +322,8 @@ func (c *checker) message(path string, m proto.Message) {
 		c.openTelemetry(path, m)
 	case *telemetry.Tracing:
 		c.tracing(path, m)
+	case *telemetry.Metrics:
+		c.metrics(path, m)
 	case *telemetry.MetricSelector:
 		c.metric(path, m)
 	case *telemetry.MetricsOverrides_TagOverride:

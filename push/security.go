@@ -143,13 +143,15 @@ func (k *KeySets) Get(url string) (string, bool) {
 
 // KeyURL returns the URL from which the keys of a rule are fetched: its jwksUri, or else the OpenID
 // configuration of the issuer, which names the URL of the keys. It is empty if the rule contains
-// the keys.
+// the keys, or if its issuer is no URL and nothing names the keys.
 func KeyURL(r *security.JWTRule) string {
 	switch {
 	case r.GetJwks() != "":
 		return ""
 	case r.GetJwksUri() != "":
 		return r.GetJwksUri()
+	case !strings.Contains(r.GetIssuer(), "://"):
+		return ""
 	}
 	return strings.TrimSuffix(r.GetIssuer(), "/") + jwks.DiscoveryPath
 }
