@@ -156,9 +156,7 @@ func (c *checker) value(path string, fd protoreflect.FieldDescriptor, v protoref
 		}
 		c.walk(path, v)
 	case protoreflect.EnumNumber:
-		if fd.Enum().Values().ByNumber(v) == nil {
-			c.errorf(path, "unknown value %d of %s: the sender has a newer version of the API", v, fd.Enum().Name())
-		}
+		c.enum(path, fd.Enum(), v)
 	case string:
 		c.why(path, textRule(fieldName(fd))(v))
 		if why := suspicion(fieldName(fd))(v); why != "" {
@@ -170,6 +168,17 @@ func (c *checker) value(path string, fd protoreflect.FieldDescriptor, v protoref
 		c.number(path, fd, float64(v))
 	case float64:
 		c.number(path, fd, v)
+	}
+}
+
+func (c *checker) enum(path string, enum protoreflect.EnumDescriptor, n protoreflect.EnumNumber) {
+	v := enum.Values().ByNumber(n)
+	if v == nil {
+		c.errorf(path, "unknown value %d of %s: the sender has a newer version of the API", n, enum.Name())
+		return
+	}
+	if what, todo := unsupportedValue(v); what != "" {
+		c.unsupported(path, what, todo)
 	}
 }
 
@@ -336,8 +345,6 @@ func (c *checker) message(path string, m proto.Message) {
 		c.tracing(path, m)
 	case *telemetry.Metrics:
 		c.metrics(path, m)
-	case *telemetry.MetricSelector:
-		c.metric(path, m)
 	case *telemetry.MetricsOverrides_TagOverride:
 		c.tagOverride(path, m)
 	}

@@ -30,7 +30,7 @@ func (p Patch) String() string {
 	if p.Filter.Kind == config.TrafficExtension {
 		return p.Filter.Key.String()
 	}
-	return fmt.Sprintf("%s %s", p.Filter.Key, p.Field())
+	return fmt.Sprintf("%s/%s configPatches[%d]", p.Filter.Namespace, p.Filter.Name, p.Index)
 }
 
 // Field returns the path of the patch within its object.

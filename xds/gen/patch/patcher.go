@@ -57,7 +57,7 @@ func newPatch(from push.Patch) *patch {
 	return p
 }
 
-// String names a patch to people.
+// String names the patch to people. Both embedded types have such a method.
 func (p *patch) String() string { return p.Patch.String() }
 
 // leftOut is the problem that a patch is not applied.
