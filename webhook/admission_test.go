@@ -43,15 +43,15 @@ func TestAdmission(t *testing.T) {
 	}{
 		"good":         {request: requestOf("CREATE", vs, good, "")},
 		"good, update": {request: requestOf("UPDATE", vs, good, `, "oldObject": {}`)},
-		"bad":          {request: requestOf("CREATE", vs, bad, ""), refused: []string{"spec.hosts", "spec.http[0].timeout: "}},
+		"bad":          {request: requestOf("CREATE", vs, bad, ""), refused: []string{"spec.http[0].timeout: "}},
 		// A dry run is answered as the real one.
-		"bad, dry run": {request: requestOf("CREATE", vs, bad, `, "dryRun": true`), refused: []string{"spec.hosts"}},
-		"bad, update":  {request: requestOf("UPDATE", vs, bad, `, "oldObject": `+good), refused: []string{"spec.hosts"}},
+		"bad, dry run": {request: requestOf("CREATE", vs, bad, `, "dryRun": true`), refused: []string{"spec.http[0].timeout: "}},
+		"bad, update":  {request: requestOf("UPDATE", vs, bad, `, "oldObject": `+good), refused: []string{"spec.http[0].timeout: "}},
 		// What was let in long ago can be removed.
 		"delete":         {request: requestOf("DELETE", vs, "null", `, "oldObject": `+bad)},
-		"going":          {request: requestOf("UPDATE", vs, objectOf("v1", vs, `, "deletionTimestamp": "2026-11-21T12:00:00Z"`, badSpec), ""), warned: []string{"spec.hosts"}},
-		"not yet going":  {request: requestOf("UPDATE", vs, objectOf("v1", vs, `, "deletionTimestamp": null`, badSpec), ""), refused: []string{"spec.hosts"}},
-		"going, created": {request: requestOf("CREATE", vs, objectOf("v1", vs, `, "deletionTimestamp": "2026-11-21T12:00:00Z"`, badSpec), ""), refused: []string{"spec.hosts"}},
+		"going":          {request: requestOf("UPDATE", vs, objectOf("v1", vs, `, "deletionTimestamp": "2026-11-21T12:00:00Z"`, badSpec), ""), warned: []string{"spec.http[0].timeout: "}},
+		"not yet going":  {request: requestOf("UPDATE", vs, objectOf("v1", vs, `, "deletionTimestamp": null`, badSpec), ""), refused: []string{"spec.http[0].timeout: "}},
+		"going, created": {request: requestOf("CREATE", vs, objectOf("v1", vs, `, "deletionTimestamp": "2026-11-21T12:00:00Z"`, badSpec), ""), refused: []string{"spec.http[0].timeout: "}},
 		"connect":        {request: requestOf("CONNECT", vs, bad, "")},
 		"status":         {request: requestOf("UPDATE", vs, bad, `, "subResource": "status"`)},
 		"of others": {request: announced(requestOf("CREATE", "Deployment", `{"apiVersion": "apps/v1", "kind": "Deployment"}`, ""), "apps"),

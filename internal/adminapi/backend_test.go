@@ -3,6 +3,7 @@ package adminapi
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,7 +51,7 @@ func newBackend(t *testing.T, texts ...string) *API {
 	in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
 	for _, text := range texts {
 		r := config.Parse("a.yaml", []byte(text))
-		if len(r.Problems) > 0 {
+		if slices.ContainsFunc(r.Problems, config.Problem.IsError) {
 			t.Fatal(r.Problems)
 		}
 		for _, o := range r.Objects {
