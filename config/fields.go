@@ -82,6 +82,8 @@ func Difference(fd protoreflect.FieldDescriptor) string {
 	switch fieldName(fd) {
 	case "HTTPMatchRequest.without_headers":
 		return "a header with an empty value counts as missing"
+	case "Metrics.reporting_interval":
+		return "it has no effect: proxies count connections when they open and when they end"
 	case "AccessLogging.match":
 		return "the filter holds for requests of its own mode only"
 	case "AccessLogging.filter":

@@ -19,6 +19,7 @@ import (
 	"istio.io/istio/pkg/util/protomarshal"
 
 	"github.com/ashore-mesh/ashore/config"
+	_ "github.com/ashore-mesh/ashore/xds/envoytypes" // for the values of EnvoyFilters
 )
 
 // istio is Istio's validation: the schemas of its custom resources, and the checks of istiod.
