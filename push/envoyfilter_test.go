@@ -77,7 +77,7 @@ func TestPatches(t *testing.T) {
 	e.put(config.EnvoyFilter, "a", "newer", &networking.EnvoyFilter{WorkloadSelector: &networking.WorkloadSelector{
 		Labels: map[string]string{"app": "web"}}})
 	c = push.Build(c, e.in)
-	if c.Classify(gateway) != before || c.Classify(web).Patches.Len() != 5 {
+	if c.Classify(gateway) != before || len(c.Classify(web).Patches.Items()) != 5 {
 		t.Error("a changed EnvoyFilter changed a proxy that it does not select, or not the one that it selects")
 	}
 }

@@ -138,9 +138,9 @@ type Facets struct {
 	// Telemetry lists the Telemetry objects that apply to the proxy: of the mesh, of its namespace and
 	// of its labels, in this order, at most one of each.
 	Telemetry *intern.List[*config.Object]
-	// Patches lists the patches of the TrafficExtensions and EnvoyFilters that select the proxy, in the
-	// order in which they apply. Nil if there are none.
-	Patches *intern.List[Patch]
+	// Patches are those of the TrafficExtensions and EnvoyFilters that select the proxy. Nil if there
+	// are none.
+	Patches *Patches
 }
 
 // Own holds the facts that are specific to one proxy. Equal values are one pointer.

@@ -48,7 +48,9 @@ type tables struct {
 
 	inboundListeners *memo.Func[InboundListeners, InboundListeners]
 
-	versions *memo.Func[string, regexp.Regexp]
+	filterView *memo.Func[filterViewIn, filterView]
+	patchesOf  *memo.Func[patchesIn, Patches]
+	versions   *memo.Func[string, regexp.Regexp]
 }
 
 func newTables() *tables {
@@ -70,7 +72,9 @@ func newTables() *tables {
 
 		inboundListeners: memo.New(pointer[InboundListeners]),
 
-		versions: memo.New(compileVersion),
+		filterView: memo.New(newFilterView),
+		patchesOf:  memo.New(newPatches),
+		versions:   memo.New(compileVersion),
 	}
 }
 

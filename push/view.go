@@ -85,6 +85,8 @@ type contextCache struct {
 	views         sync.Map // viewIn -> *view
 	identityViews sync.Map // identityViewIn -> *view
 	servers       sync.Map // serverViewIn -> *serverView
+	filters       sync.Map // filterViewIn -> *filterView
+	patches       sync.Map // patchesIn -> *Patches
 	versions      sync.Map // pattern of EnvoyFilters -> *regexp.Regexp
 }
 

@@ -1,7 +1,6 @@
 package patch
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -30,18 +29,30 @@ func newMessage(typeURL string) proto.Message {
 	return &corev3.TypedExtensionConfig{}
 }
 
-// newResource makes the resource of a message, with refs and those to the clusters that it names.
-// Errors: Envoy would refuse it.
+// newResource makes the resource of a message. Errors: Envoy would refuse it. Messages that are
+// wrapped in it are checked where they are made: by inspect, or by edit.
 func newResource(typeURL, name string, m proto.Message, refs []resource.Ref) (*resource.Resource, error) {
 	if now := m.(interface{ GetName() string }).GetName(); now == "" || now != name {
 		return nil, fmt.Errorf("its name is %q", now)
 	}
-	refs = slices.Clone(refs)
-	err := protorange.Range(m.ProtoReflect(), func(p protopath.Values) error {
+	if err := envoy.CheckAll(m.(envoy.Validated)); err != nil {
+		return nil, err
+	}
+	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	return resource.New(typeURL, name, refs, func() []byte { return body }), nil
+}
+
+// inspect returns the clusters that the value of a patch names. merges says that the value is a part
+// of a message. Errors: Envoy would refuse it.
+func inspect(value proto.Message, merges bool) (refs []resource.Ref, err error) {
+	return refs, protorange.Range(value.ProtoReflect(), func(p protopath.Values) error {
 		last := p.Index(-1)
 		switch last.Step.Kind() {
 		case protopath.RootStep, protopath.AnyExpandStep:
-			if v, ok := last.Value.Message().Interface().(envoy.Validated); ok {
+			if v, ok := last.Value.Message().Interface().(envoy.Validated); ok && !(merges && isPart(p.Path)) {
 				return v.Validate()
 			}
 		case protopath.FieldAccessStep:
@@ -54,12 +65,12 @@ func newResource(typeURL, name string, m proto.Message, refs []resource.Ref) (*r
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		return nil, errors.New("it is not valid UTF-8 text")
-	}
-	return resource.New(typeURL, name, refs, func() []byte { return body }), nil
+}
+
+// isPart reports whether what is merged at a path is merged into what is there. Elements of lists
+// and maps are whole.
+func isPart(path protopath.Path) bool {
+	return !slices.ContainsFunc(path, func(s protopath.Step) bool {
+		return s.Kind() == protopath.ListIndexStep || s.Kind() == protopath.MapIndexStep
+	})
 }

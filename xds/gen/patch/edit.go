@@ -19,6 +19,7 @@ type edit struct {
 	side    side
 	patches map[networking.EnvoyFilter_ApplyTo][]*patch // in order
 	touched map[*patch]bool                             // those that changed something
+	err     error                                       // what Envoy would refuse of a wrapped message
 }
 
 func newEdit(of side, patches []*patch) *edit {
@@ -27,6 +28,13 @@ func newEdit(of side, patches []*patch) *edit {
 		e.patches[p.ApplyTo] = append(e.patches[p.ApplyTo], p)
 	}
 	return e
+}
+
+// check keeps the first error.
+func (e *edit) check(err error) {
+	if e.err == nil {
+		e.err = err
+	}
 }
 
 // where are the patches of what is at a place.
@@ -111,7 +119,7 @@ func mergeAll[E proto.Message](e *edit, list []E, patches []*patch, matches func
 	for _, x := range list {
 		for _, p := range patches {
 			if config.PatchMerges(p.operation) && matches(x, p) {
-				merge(x, p)
+				e.check(merge(x, p))
 				e.touched[p] = true
 			}
 		}
@@ -141,7 +149,7 @@ func (e *edit) resource(m proto.Message) bool {
 	switch m := m.(type) {
 	case *clusterv3.Cluster:
 		return e.whole(m, e.where(networking.EnvoyFilter_CLUSTER, func(p *patch) bool {
-			return matchesCluster(p.GetMatch().GetCluster(), m.Name, servicesOf(m))
+			return matchesCluster(p.GetMatch().GetCluster(), clusterNameOf(m.Name), servicesOf(m))
 		}))
 	case *listenerv3.Listener:
 		return e.listener(m)
@@ -212,6 +220,7 @@ func (e *edit) manager(f *listenerv3.Filter, patches []*patch) {
 	if rc := m.GetRouteConfig(); rc != nil {
 		e.routes(rc)
 	}
+	e.check(m.Validate())
 	f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: envoy.Packed(m)}
 }
 

@@ -112,25 +112,23 @@ func matchesRoute(r *routev3.Route, p *patch) bool {
 	return true
 }
 
-// clusterName has the parts of a cluster's name. Source: Istio, model.ParseSubsetKey.
-type clusterName struct{ direction, port, subset, host string }
+// clusterName is a cluster's name with its parts. Source: Istio, model.ParseSubsetKey.
+type clusterName struct{ whole, direction, port, subset, host string }
 
 func clusterNameOf(name string) clusterName {
 	parts := strings.Split(name, "|")
 	if len(parts) != 4 {
-		return clusterName{}
+		return clusterName{whole: name}
 	}
-	return clusterName{parts[0], parts[1], parts[2], parts[3]}
+	return clusterName{name, parts[0], parts[1], parts[2], parts[3]}
 }
 
 // matchesCluster reports whether a match is for the cluster of that name. services are those of an
 // inbound cluster; nil: they are not known, and any may be meant.
-func matchesCluster(m *networking.EnvoyFilter_ClusterMatch, name string, services []string) bool {
-	if m == nil || m.Name != "" {
-		return m == nil || m.Name == name
-	}
-	c := clusterNameOf(name)
+func matchesCluster(m *networking.EnvoyFilter_ClusterMatch, c clusterName, services []string) bool {
 	switch {
+	case m.GetName() != "":
+		return m.GetName() == c.whole
 	case m.GetService() == "":
 	case c.direction == "inbound" && services == nil:
 	case c.direction == "inbound":

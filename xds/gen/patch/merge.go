@@ -10,14 +10,15 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
 
-// merge merges the value of a patch into m.
-func merge(m proto.Message, p *patch) {
+// merge merges the value of a patch into m. Errors: Envoy would refuse a message that is wrapped in m.
+func merge(m proto.Message, p *patch) error {
 	value := proto.Clone(p.value) // its parts become parts of m
-	how := merger{replacesLists: p.operation == networking.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST}
+	how := &merger{replacesLists: p.operation == networking.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST}
 	if c, ok := m.(*clusterv3.Cluster); ok {
 		how.mergeSocket(c, value.(*clusterv3.Cluster))
 	}
 	how.merge(m.ProtoReflect(), value.ProtoReflect())
+	return how.err
 }
 
 // merger merges messages as protobuf does, with these exceptions: a duration, number or other plain
@@ -27,9 +28,11 @@ func merge(m proto.Message, p *patch) {
 type merger struct {
 	// replacesLists says that a list replaces the former one; else it is appended.
 	replacesLists bool
+	// err is what Envoy would refuse.
+	err error
 }
 
-func (m merger) merge(dst, src protoreflect.Message) {
+func (m *merger) merge(dst, src protoreflect.Message) {
 	src.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
 		case fd.IsList():
@@ -85,7 +88,7 @@ func isExtension(m protoreflect.Message) bool {
 
 // mergeTyped merges the configuration of an extension. One of another type, or one that the proxy
 // fetches by itself, stays as it is.
-func (m merger) mergeTyped(dst protoreflect.Message, fd protoreflect.FieldDescriptor, v protoreflect.Value) {
+func (m *merger) mergeTyped(dst protoreflect.Message, fd protoreflect.FieldDescriptor, v protoreflect.Value) {
 	if !dst.Has(fd) {
 		if dst.WhichOneof(fd.ContainingOneof()) == nil {
 			dst.Set(fd, v)
@@ -98,12 +101,15 @@ func (m merger) mergeTyped(dst protoreflect.Message, fd protoreflect.FieldDescri
 		return
 	}
 	m.merge(a.ProtoReflect(), b.ProtoReflect())
+	if v, ok := a.(envoy.Validated); ok && m.err == nil {
+		m.err = v.Validate()
+	}
 	dst.Set(fd, protoreflect.ValueOfMessage(envoy.Packed(a).ProtoReflect()))
 }
 
 // mergeSocket merges the transport socket of a patch into that one of the sockets of c, among which
 // Envoy chooses, which has its name. Source: Istio, mergeTransportSocketCluster.
-func (m merger) mergeSocket(c, patch *clusterv3.Cluster) {
+func (m *merger) mergeSocket(c, patch *clusterv3.Cluster) {
 	socket := patch.TransportSocket
 	if socket == nil || len(c.TransportSocketMatches) == 0 {
 		return

@@ -12,11 +12,9 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
-	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/internal/memo"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
@@ -56,7 +54,7 @@ func (f fixed) Layer() *envoy.Layer { return f.layer }
 type bench struct {
 	patcher *patch.Patcher
 	layers  *memo.Func[envoy.Plan, envoy.Layer]
-	lists   intern.Lists[push.Patch]
+	context *push.Context
 }
 
 func newBench() *bench {
@@ -66,13 +64,12 @@ func newBench() *bench {
 
 // apply returns the shared layer of a proxy of a type and its own one, both made of the same base.
 func (b *bench) apply(typeURL string, node push.NodeType, base *envoy.Layer, filters ...*config.Object) (s, o *envoy.Layer) {
-	var patches []push.Patch
+	in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
 	for _, f := range filters {
-		for i := range f.Spec.(*networking.EnvoyFilter).ConfigPatches {
-			patches = append(patches, push.Patch{Filter: f, Index: i})
-		}
+		in.Objects = in.Objects.With(f.Key, f)
 	}
-	sc := &push.Scope{Facets: push.Facets{Type: node, Patches: b.lists.Of(patches)}}
+	b.context = push.Build(b.context, in)
+	sc := b.context.Scope(b.context.Classify(push.Node{Type: node, Namespace: "shop"}))
 	shared, own := b.patcher.Plans(typeURL, sc, fixed{base}, fixed{base})
 	return b.layers.Get(shared), b.layers.Get(own)
 }
@@ -417,6 +414,7 @@ func TestShared(t *testing.T) {
 	web, _ := filter(t, fmt.Sprintf(merges, "web.shop", "a"))
 	api, _ := filter(t, fmt.Sprintf(merges, "api.shop", "b"))
 	inbound, _ := filter(t, "  - applyTo: HTTP_FILTER\n    match: {context: SIDECAR_INBOUND}\n    patch: {operation: ADD, value: "+lua+"}\n")
+	web.Name, api.Name = "web", "api"
 	b := newBench()
 	first, own := b.apply(resource.ClusterType, push.Sidecar, base, web)
 	if again, _ := b.apply(resource.ClusterType, push.Sidecar, base, web, inbound); again != first {

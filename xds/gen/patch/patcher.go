@@ -24,7 +24,7 @@ type Patcher struct {
 	lists     intern.Lists[push.Patch]
 	patches   *memo.Func[push.Patch, patch]
 	changes   *memo.Func[changeIn, envoy.Part]
-	additions *memo.Func[push.Patch, envoy.Part]
+	additions *memo.Func[addIn, envoy.Part]
 }
 
 // New makes a Patcher of what layers makes.
@@ -41,9 +41,11 @@ type patch struct {
 	operation networking.EnvoyFilter_Patch_Operation
 	// value is not to be changed; nil: there is none.
 	value proto.Message
+	// refs are the clusters that value names.
+	refs []resource.Ref
 	// names says that the match names the filter or route that is meant.
 	names bool
-	// err is why there is no value.
+	// err is what is wrong with the value.
 	err error
 }
 
@@ -53,6 +55,9 @@ func newPatch(from push.Patch) *patch {
 		names: config.PatchNames(spec)}
 	if spec.GetPatch().GetValue() != nil {
 		p.value, p.err = config.PatchValue(spec)
+	}
+	if p.value != nil && p.err == nil {
+		p.refs, p.err = inspect(p.value, config.PatchMerges(p.operation))
 	}
 	return p
 }
@@ -81,84 +86,39 @@ type plan struct {
 
 // Plans returns the plans with the patches of the scope.
 func (p *Patcher) Plans(typeURL string, sc *push.Scope, shared, own envoy.Plan) (envoy.Plan, envoy.Plan) {
-	if sc.Patches.Len() == 0 {
+	what, patched := patchedBy(typeURL)
+	if sc.Patches == nil || !patched {
 		return shared, own
 	}
+	of := networking.EnvoyFilter_SIDECAR_OUTBOUND
 	if sc.Type == push.Router {
-		return p.plan(plan{p, shared, typeURL, networking.EnvoyFilter_GATEWAY, sc.Patches}), own
+		of = networking.EnvoyFilter_GATEWAY
+	} else {
+		own = p.plan(plan{p, own, typeURL, networking.EnvoyFilter_SIDECAR_INBOUND, sc.Patches.Of(what, true)})
 	}
-	return p.plan(plan{p, shared, typeURL, networking.EnvoyFilter_SIDECAR_OUTBOUND, sc.Patches}),
-		p.plan(plan{p, own, typeURL, networking.EnvoyFilter_SIDECAR_INBOUND, sc.Patches})
+	return p.plan(plan{p, shared, typeURL, of, sc.Patches.Of(what, false)}), own
 }
 
-// plan returns the plan with the patches that concern it alone, or what it is based on.
+// plan returns the plan, or what it is based on where patches change nothing.
 func (p *Patcher) plan(in plan) envoy.Plan {
-	var out []push.Patch
-	for _, c := range in.patches.Items() {
-		if in.adds(c.Spec()) || in.base != nil && in.concerns(c.Spec()) {
-			out = append(out, c)
-		}
-	}
-	if out == nil {
+	if in.base == nil && !slices.ContainsFunc(in.patches.Items(), push.Patch.AddsResource) || in.patches == nil {
 		return in.base
 	}
-	in.patches = p.lists.Of(out)
 	return in
 }
 
-// adds reports whether a patch adds a resource to the layer. Without a context it is added to what a
-// workload sends.
-func (in plan) adds(p *networking.EnvoyFilter_EnvoyConfigObjectPatch) bool {
-	context := p.GetMatch().GetContext()
-	switch {
-	case typeOf(p.ApplyTo) != in.typeURL || !addsResource(p):
-		return false
-	case p.ApplyTo == networking.EnvoyFilter_EXTENSION_CONFIG, context == networking.EnvoyFilter_ANY:
-		return in.side != networking.EnvoyFilter_SIDECAR_INBOUND
+func patchedBy(typeURL string) (push.Patched, bool) {
+	switch typeURL {
+	case resource.ListenerType:
+		return push.PatchedListeners, true
+	case resource.RouteType:
+		return push.PatchedRoutes, true
+	case resource.ClusterType:
+		return push.PatchedClusters, true
+	case resource.ExtensionConfigType:
+		return push.PatchedExtensions, true
 	}
-	return context == in.side
-}
-
-// addsResource reports whether a patch adds a whole resource.
-func addsResource(p *networking.EnvoyFilter_EnvoyConfigObjectPatch) bool {
-	switch p.ApplyTo {
-	case networking.EnvoyFilter_LISTENER, networking.EnvoyFilter_CLUSTER, networking.EnvoyFilter_EXTENSION_CONFIG:
-		return config.PatchInserts(p.GetPatch().GetOperation())
-	}
-	return false
-}
-
-// concerns reports whether a patch may change a resource of the layer. Inbound listeners contain
-// their routes. One inbound cluster is shared.
-func (in plan) concerns(p *networking.EnvoyFilter_EnvoyConfigObjectPatch) bool {
-	inbound := in.side == networking.EnvoyFilter_SIDECAR_INBOUND
-	typeURL := typeOf(p.ApplyTo)
-	if typeURL == resource.RouteType && inbound {
-		typeURL = resource.ListenerType
-	}
-	if typeURL != in.typeURL || addsResource(p) {
-		return false
-	}
-	context := p.GetMatch().GetContext()
-	return inContext(context, in.side) || typeURL == resource.ClusterType && context ==
-		networking.EnvoyFilter_SIDECAR_INBOUND
-}
-
-// inContext reports whether a patch for context is for a side.
-func inContext(context, of side) bool { return context == networking.EnvoyFilter_ANY || context == of }
-
-// typeOf is the type of the resources that have what is patched.
-func typeOf(to networking.EnvoyFilter_ApplyTo) string {
-	switch to {
-	case networking.EnvoyFilter_CLUSTER:
-		return resource.ClusterType
-	case networking.EnvoyFilter_EXTENSION_CONFIG:
-		return resource.ExtensionConfigType
-	case networking.EnvoyFilter_ROUTE_CONFIGURATION, networking.EnvoyFilter_VIRTUAL_HOST,
-		networking.EnvoyFilter_HTTP_ROUTE:
-		return resource.RouteType
-	}
-	return resource.ListenerType
+	return 0, false
 }
 
 // Layer implements envoy.Plan. Of a patch that is left out of several resources one is reported.
@@ -194,8 +154,8 @@ func (in plan) Layer() *envoy.Layer {
 		take(in.patcher.changes.Get(c), r)
 	}
 	for _, p := range in.patches.Items() {
-		if in.adds(p.Spec()) {
-			take(in.patcher.additions.Get(p), nil)
+		if p.AddsResource() {
+			take(in.patcher.additions.Get(addIn{p, in.typeURL}), nil)
 		}
 	}
 	if !changed {
@@ -217,8 +177,9 @@ func (in plan) sideOf(r *resource.Resource) side {
 // matching are the patches that may match a resource; nil: none.
 func (in plan) matching(c changeIn) *intern.List[push.Patch] {
 	var out []push.Patch
+	cluster := clusterNameOf(c.base.Name)
 	for _, p := range in.patches.Items() {
-		if spec := p.Spec(); in.concerns(spec) && inContext(spec.GetMatch().GetContext(), c.side) && mayMatch(spec, c) {
+		if !p.AddsResource() && mayMatch(p.Spec(), c, cluster) {
 			out = append(out, p)
 		}
 	}
@@ -226,10 +187,13 @@ func (in plan) matching(c changeIn) *intern.List[push.Patch] {
 }
 
 // mayMatch decides by the name of a resource whether a patch may match it.
-func mayMatch(p *networking.EnvoyFilter_EnvoyConfigObjectPatch, c changeIn) bool {
+func mayMatch(p *networking.EnvoyFilter_EnvoyConfigObjectPatch, c changeIn, cluster clusterName) bool {
+	if context := p.GetMatch().GetContext(); context != networking.EnvoyFilter_ANY && context != c.side {
+		return false
+	}
 	switch c.base.TypeURL {
 	case resource.ClusterType:
-		return matchesCluster(p.GetMatch().GetCluster(), c.base.Name, nil)
+		return matchesCluster(p.GetMatch().GetCluster(), cluster, nil)
 	case resource.RouteType:
 		return matchesRoutes(p.GetMatch().GetRouteConfiguration(), c.base.Name, c.side)
 	}
@@ -289,36 +253,43 @@ func (in changeIn) apply(patches []*patch) (*edit, *resource.Resource, error) {
 	if !e.resource(m) {
 		return e, nil, nil
 	}
-	if len(e.touched) == 0 {
-		return e, in.base, nil
+	if len(e.touched) == 0 || e.err != nil {
+		return e, in.base, e.err
 	}
-	r, err := newResource(in.base.TypeURL, in.base.Name, m, in.base.Refs)
+	refs, names := slices.Clone(in.base.Refs), []string(nil)
+	for _, p := range patches {
+		if e.touched[p] {
+			refs, names = append(refs, p.refs...), append(names, p.String())
+		}
+	}
+	r, err := newResource(in.base.TypeURL, in.base.Name, m, refs)
 	if err != nil {
 		return e, nil, err
 	}
-	r.Guards = in.base.Guards
-	for _, p := range patches {
-		if e.touched[p] {
-			r.Patches = append(r.Patches, p.String())
-		}
-	}
+	r.Guards, r.Patches = in.base.Guards, names
 	return e, r, nil
 }
 
+// addIn is a patch that adds a resource of a type.
+type addIn struct {
+	push.Patch
+	typeURL string
+}
+
 // add makes a resource that a patch adds.
-func (p *Patcher) add(from push.Patch) *envoy.Part {
-	c := p.patches.Get(from)
+func (p *Patcher) add(in addIn) *envoy.Part {
+	c := p.patches.Get(in.Patch)
 	out := &envoy.Part{Held: c}
-	name, typeURL := "", typeOf(c.ApplyTo)
+	name := ""
 	if named, ok := c.value.(interface{ GetName() string }); ok {
 		name = named.GetName()
 	}
 	r, err := (*resource.Resource)(nil), c.err
 	if err == nil {
-		r, err = newResource(typeURL, name, c.value, nil)
+		r, err = newResource(in.typeURL, name, c.value, c.refs)
 	}
 	if err != nil {
-		out.Report(c.leftOut(short(typeURL)+" "+name, err))
+		out.Report(c.leftOut(short(in.typeURL)+" "+name, err))
 		return out
 	}
 	r.Patches = []string{c.String()}
