@@ -19,16 +19,12 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 	const (
 		byReference = "choosing workloads by reference"
 		targets     = "there are no waypoints, and no Gateways of Kubernetes: choose workloads and gateways by spec.selector.matchLabels"
-		files       = "put the certificate into files and name them by serverCertificate and privateKey"
 	)
 	switch fieldName(fd) {
 	case "AuthorizationPolicy.targetRef", "AuthorizationPolicy.targetRefs",
 		"RequestAuthentication.targetRef", "RequestAuthentication.targetRefs",
 		"Telemetry.targetRef", "Telemetry.targetRefs":
 		return byReference, targets
-	case "ClientTLSSettings.credential_name":
-		return "a certificate by the name of a secret",
-			"put it into files and name them by clientCertificate, privateKey and caCertificates"
 	case "DestinationRule.workload_selector":
 		return "a rule for some clients only", "remove workloadSelector, the rule then holds for all of its namespace"
 	case "Abort.http2_error":
@@ -58,11 +54,6 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 		return "another name of services in spans", "remove it; the name is APP.NAMESPACE"
 	case "Server.default_endpoint":
 		return "a default endpoint of a gateway", "remove it"
-	case "ServerTLSSettings.ca_cert_credential_name":
-		return "authorities by the name of a secret", "put them into a file and name it by caCertificates"
-	case "ServerTLSSettings.credential_name",
-		"ServerTLSSettings.credential_names":
-		return "a certificate by the name of a secret", files
 	case "ServerTLSSettings.insecure_skip_verify":
 		return "a server that accepts any certificate", "anybody could pretend to be any client; remove it"
 	case "SidecarPort.target_port":
@@ -225,6 +216,9 @@ func textRule(field string) func(string) string {
 		"ServerTLSSettings.server_certificate", "ServerTLSSettings.private_key",
 		"TLSCertificate.server_certificate", "TLSCertificate.private_key":
 		return checkCertificateFile
+	case "ClientTLSSettings.credential_name", "ServerTLSSettings.credential_name",
+		"ServerTLSSettings.credential_names", "ServerTLSSettings.ca_cert_credential_name":
+		return checkCredential
 	case "ServiceEntry.subject_alt_names", "ClientTLSSettings.subject_alt_names", "ServerTLSSettings.subject_alt_names":
 		return checkCertificateName
 	case "ServerTLSSettings.verify_certificate_spki":

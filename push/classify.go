@@ -47,6 +47,9 @@ func (c *Context) Classify(n Node) Facets {
 	if v.byLocality {
 		f.Locality = c.localityOf(n)
 	}
+	if n.Identity && (n.Type == Router || v.bySecret) {
+		f.Secrets = c.in.Secrets.Namespace(n.Namespace)
+	}
 	f.FailoverLabels = c.failoverLabels(n, v)
 	if slices.Contains(v.failoverKeys.Items(), networkLabel) {
 		f.Network = n.Network

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/internal/secret"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -114,6 +115,9 @@ type Facets struct {
 	// Identity means that the proxy has a certificate of the mesh. Without one it cannot use mutual
 	// TLS.
 	Identity bool
+	// Secrets holds the secrets of the proxy's namespace. Nil without an identity, and for sidecars if
+	// no DestinationRule with a workloadSelector names a secret.
+	Secrets *secret.Namespace
 	// Probe and ProxyConfig are those of Node.
 	Probe, ProxyConfig unique.Handle[string]
 	// PeerAuthentication, RequestAuthentication and AuthorizationPolicy list the objects of these

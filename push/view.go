@@ -34,6 +34,8 @@ type view struct {
 	byLocality bool
 	// failoverKeys lists the labels by which a destination orders its endpoints.
 	failoverKeys *intern.List[string]
+	// bySecret means that a destination's rule names a secret that sidecars may have.
+	bySecret bool
 	// all is referenced so that its memo keeps it, for other views of the namespace.
 	all *visible
 }
@@ -141,6 +143,7 @@ func newView(in viewIn) *view {
 	v := &view{egress: in.tables.egress.Of(egress), all: all}
 	v.destinations = in.destinations(called)
 	v.byLocality, v.failoverKeys = in.localityFacts(v.destinations)
+	v.bySecret = slices.ContainsFunc(v.destinations.Items(), func(d Destination) bool { return d.Rule.NamesSecret() })
 	return v
 }
 

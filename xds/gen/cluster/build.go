@@ -202,7 +202,7 @@ func (s clusterShape) cluster() *clusterv3.Cluster {
 	if s.names != nil {
 		names = s.names.SubjectAltNames
 	}
-	applyTLS(c, h, s.policy.Tls, names, s.peer, s.protocol.IsHTTP())
+	s.applyTLS(c, h, names)
 	h.apply(c)
 	return c
 }

@@ -15,6 +15,9 @@ type Policy struct {
 	Outlier *networking.OutlierDetection
 	Tls     *networking.ClientTLSSettings
 	Budget  *networking.TrafficPolicy_RetryBudget
+	// Selected says that the rule selects its clients, who may have the secret that Tls names. It is
+	// set only if Tls names one.
+	Selected bool
 }
 
 // PolicyFor chooses the policy of one port and subset; a nil rule and a nil subset have none.
@@ -27,15 +30,17 @@ func PolicyFor(rule *push.DestinationRule, subset *networking.Subset, port uint3
 		return Policy{}
 	}
 	p, _ := portPolicy(rule.Spec.TrafficPolicy, port)
-	if subset.GetTrafficPolicy() == nil {
-		return p
+	if subset.GetTrafficPolicy() != nil {
+		own, whole := portPolicy(subset.TrafficPolicy, port)
+		if whole {
+			own.Budget = p.Budget // not a port's to set
+			p = own
+		} else {
+			p = p.with(own)
+		}
 	}
-	own, whole := portPolicy(subset.TrafficPolicy, port)
-	if whole {
-		own.Budget = p.Budget // not a port's to set
-		return own
-	}
-	return p.with(own)
+	p.Selected = rule.Spec.WorkloadSelector != nil && p.Tls.GetCredentialName() != ""
+	return p
 }
 
 // SubsetOf is the subset of a rule by its name; nil: there is none.
