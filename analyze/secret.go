@@ -2,6 +2,7 @@ package analyze
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -36,7 +37,7 @@ func (a *analysis) secrets() {
 		if spec.WorkloadSelector != nil {
 			namespaces = []string{o.Namespace}
 		}
-		for t := range push.ClientTLS(spec) {
+		for t := range clientTLS(spec) {
 			if t.GetCredentialName() == "" {
 				continue
 			}
@@ -46,6 +47,26 @@ func (a *analysis) secrets() {
 			}
 			if !t.InsecureSkipVerify.GetValue() {
 				a.secret(o, "spec.trafficPolicy", secret.AuthoritiesResource(t.CredentialName), namespaces, consequence)
+			}
+		}
+	}
+}
+
+// clientTLS yields the TLS settings of a DestinationRule, for all ports and subsets. Some are nil.
+func clientTLS(r *networking.DestinationRule) iter.Seq[*networking.ClientTLSSettings] {
+	return func(yield func(*networking.ClientTLSSettings) bool) {
+		policies := []*networking.TrafficPolicy{r.TrafficPolicy}
+		for _, s := range r.Subsets {
+			policies = append(policies, s.TrafficPolicy)
+		}
+		for _, p := range policies {
+			if !yield(p.GetTls()) {
+				return
+			}
+			for _, port := range p.GetPortLevelSettings() {
+				if !yield(port.Tls) {
+					return
+				}
 			}
 		}
 	}

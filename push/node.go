@@ -88,6 +88,8 @@ type Facets struct {
 	Sidecar *SidecarConfig
 	// Gateways lists the servers that select the proxy (routers only), in order of precedence.
 	Gateways *intern.List[GatewayServer]
+	// Rules lists the DestinationRules whose workloadSelector selects the proxy.
+	Rules *intern.List[*config.Object]
 	// Own holds the addresses and inbound ports of the proxy. Nil for routers.
 	Own *Own
 	// RouteSources lists the conditional matches of routes (by source labels or namespace) that
@@ -115,8 +117,9 @@ type Facets struct {
 	// Identity means that the proxy has a certificate of the mesh. Without one it cannot use mutual
 	// TLS.
 	Identity bool
-	// Secrets holds the secrets of the proxy's namespace. Nil without an identity, and for sidecars if
-	// no DestinationRule with a workloadSelector names a secret.
+	// Secrets holds the secrets of the proxy's namespace. Nil without an identity, and for sidecars
+	// without Rules: only gateways may have the secrets of other DestinationRules.
+	// Source: istio.io, ClientTLSSettings.credentialName.
 	Secrets *secret.Namespace
 	// Probe and ProxyConfig are those of Node.
 	Probe, ProxyConfig unique.Handle[string]

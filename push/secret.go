@@ -29,38 +29,3 @@ func ServerSecrets(t *networking.ServerTLSSettings) (certificates []string, auth
 	}
 	return certificates, authorities
 }
-
-// NamesSecret reports whether the rule names a secret that sidecars may have. Only gateways may have
-// those of a rule without workloadSelector.
-// Source: istio.io, ClientTLSSettings.credentialName.
-func (r *DestinationRule) NamesSecret() bool {
-	if r == nil || r.Spec.WorkloadSelector == nil {
-		return false
-	}
-	for t := range ClientTLS(r.Spec) {
-		if t.GetCredentialName() != "" {
-			return true
-		}
-	}
-	return false
-}
-
-// ClientTLS yields the TLS settings of a DestinationRule, for all ports and subsets. Some are nil.
-func ClientTLS(r *networking.DestinationRule) func(yield func(*networking.ClientTLSSettings) bool) {
-	return func(yield func(*networking.ClientTLSSettings) bool) {
-		policies := []*networking.TrafficPolicy{r.TrafficPolicy}
-		for _, s := range r.Subsets {
-			policies = append(policies, s.TrafficPolicy)
-		}
-		for _, p := range policies {
-			if !yield(p.GetTls()) {
-				return
-			}
-			for _, port := range p.GetPortLevelSettings() {
-				if !yield(port.Tls) {
-					return
-				}
-			}
-		}
-	}
-}

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	networking "istio.io/api/networking/v1alpha3"
-
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/goldentest"
 	"github.com/ashore-mesh/ashore/internal/secret"
@@ -49,14 +47,14 @@ spec: {host: partner.test, trafficPolicy: {tls: {mode: MUTUAL, credentialName: p
 	}
 	in.Secrets = secret.NewSet(nil, all)
 	selected := in
-	for key, o := range in.Objects.All() {
-		if key.Kind == config.DestinationRule {
-			narrow := *o
-			spec := o.Spec.(*networking.DestinationRule)
-			narrow.Spec, narrow.Hash = &networking.DestinationRule{Host: spec.Host, TrafficPolicy: spec.TrafficPolicy,
-				WorkloadSelector: selectorOf("app", "client")}, 1
-			selected.Objects = in.Objects.With(key, &narrow)
-		}
+	key := config.Key{Kind: config.DestinationRule, Namespace: "edge", Name: "partner"}
+	for _, o := range parsed(t, []byte(`
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: partner, namespace: edge}
+spec: {host: partner.test, workloadSelector: {matchLabels: {app: client}}, trafficPolicy: {tls: {mode: MUTUAL, credentialName: partner}}}
+`)) {
+		selected.Objects = in.Objects.With(key, o)
 	}
 	g := New()
 	const web, partner = "kubernetes://web", "kubernetes://partner kubernetes://partner-cacert"
@@ -66,14 +64,13 @@ spec: {host: partner.test, trafficPolicy: {tls: {mode: MUTUAL, credentialName: p
 		want  string // secrets
 		names string // what the cluster names
 	}{
-		"a gateway":                       {in, goldentest.Proxy{Type: "router", Namespace: "edge", Identity: true}, partner + " " + web, partner},
-		"a gateway of shop":               {in, goldentest.Proxy{Type: "router", Namespace: "shop", Identity: true}, partner, partner},
-		"a gateway of other":              {in, goldentest.Proxy{Type: "router", Namespace: "other", Identity: true}, "", partner},
-		"a gateway without an identity":   {in, goldentest.Proxy{Type: "router", Namespace: "edge"}, "", partner},
-		"a sidecar":                       {in, goldentest.Proxy{Namespace: "edge", Identity: true}, "", "invalid://"},
-		"a selected sidecar":              {selected, goldentest.Proxy{Namespace: "edge", Identity: true, Labels: map[string]string{"app": "client"}}, partner, partner},
-		"a sidecar without an identity":   {selected, goldentest.Proxy{Namespace: "edge", Labels: map[string]string{"app": "client"}}, "", partner},
-		"a selected sidecar of elsewhere": {selected, goldentest.Proxy{Namespace: "other", Identity: true, Labels: map[string]string{"app": "client"}}, "", partner},
+		"a gateway":                     {in, goldentest.Proxy{Type: "router", Namespace: "edge", Identity: true}, partner + " " + web, partner},
+		"a gateway of shop":             {in, goldentest.Proxy{Type: "router", Namespace: "shop", Identity: true}, partner, partner},
+		"a gateway of other":            {in, goldentest.Proxy{Type: "router", Namespace: "other", Identity: true}, "", partner},
+		"a gateway without an identity": {in, goldentest.Proxy{Type: "router", Namespace: "edge"}, "", partner},
+		"a sidecar":                     {in, goldentest.Proxy{Namespace: "edge", Identity: true}, "", "invalid://"},
+		"a selected sidecar":            {selected, goldentest.Proxy{Namespace: "edge", Identity: true, Labels: map[string]string{"app": "client"}}, partner, partner},
+		"one without an identity":       {selected, goldentest.Proxy{Namespace: "edge", Labels: map[string]string{"app": "client"}}, "", partner},
 	} {
 		tc.proxy.Addresses = []string{"10.0.0.1"}
 		c := push.Build(nil, tc.in)
