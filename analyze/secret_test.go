@@ -44,8 +44,8 @@ func TestSecrets(t *testing.T) {
 		},
 		{
 			"a rule for some clients", []string{partner, rule("shop/partner",
-				"host: partner.test, workloadSelector: {matchLabels: {app: x}}, trafficPolicy: {tls: {mode: MUTUAL, credentialName: web, insecureSkipVerify: true}}")},
-			[]string{"there is no usable secret web with a certificate in namespace shop, only in namespace edge, so connections to the host fail"},
+				"host: partner.test, workloadSelector: {matchLabels: {app: x}}, trafficPolicy: {tls: {mode: SIMPLE, credentialName: clients}}")},
+			[]string{"neither secret clients-cacert nor clients has authorities (ca.crt) in namespace shop, only in namespace edge, so connections to the host fail"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
