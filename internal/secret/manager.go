@@ -116,9 +116,6 @@ func (m *Manager) merge(stored found, now time.Time) *Set {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for i := range problems {
-		problems[i].Since = since(m.problems, problems[i], now)
-	}
 	m.set, m.sources, m.secrets, m.problems = NewSet(m.set, all), sources, all, problems
 	return m.set
 }
@@ -162,15 +159,6 @@ func (m *Manager) accept(source string, in found, now time.Time) (map[Name]Secre
 
 func problem(severity feed.Severity, n Name, text string) feed.Problem {
 	return feed.Problem{Severity: severity, Source: "secrets", Object: "secret " + n.String(), Text: text}
-}
-
-// since returns when a problem appeared first.
-func since(before []feed.Problem, p feed.Problem, now time.Time) time.Time {
-	i := slices.IndexFunc(before, func(old feed.Problem) bool { return old.Object == p.Object && old.Text == p.Text })
-	if i < 0 {
-		return now
-	}
-	return before[i].Since
 }
 
 // Problems returns why secrets are not in use, or not as their source says.

@@ -1,6 +1,7 @@
 package gen
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -56,6 +57,7 @@ spec: {host: partner.test, workloadSelector: {matchLabels: {app: client}}, traff
 `)) {
 		selected.Objects = in.Objects.With(key, o)
 	}
+	rotated(t, in, all)
 	g := New()
 	const web, partner = "kubernetes://web", "kubernetes://partner kubernetes://partner-cacert"
 	for name, tc := range map[string]struct {
@@ -88,6 +90,30 @@ spec: {host: partner.test, workloadSelector: {matchLabels: {app: client}}, traff
 			if !strings.Contains(cluster, "name: "+n+"\n") {
 				t.Errorf("%s: the cluster does not name %s:\n%s", name, n, cluster)
 			}
+		}
+	}
+}
+
+// rotated checks that another certificate changes one secret of a gateway, and nothing else.
+func rotated(t *testing.T, in push.Inputs, all map[secret.Name]secret.Secret) {
+	t.Helper()
+	g := New()
+	gateway := goldentest.Proxy{Type: "router", Namespace: "edge", Identity: true, Addresses: []string{"10.0.0.1"}}
+	before := push.Build(nil, in)
+	next := maps.Clone(all)
+	next[secret.Name{Namespace: "edge", Name: "web"}] = fakeSecret("another", "tls.crt tls.key")
+	in.Secrets = secret.NewSet(in.Secrets, next)
+	after := push.Build(before, in)
+	old, now := before.Scope(before.Classify(gateway.Node(t))), after.Scope(after.Classify(gateway.Node(t)))
+	for _, typeURL := range []string{resource.ClusterType, resource.ListenerType, resource.RouteType, resource.EndpointType} {
+		if g.Set(typeURL, old) != g.Set(typeURL, now) {
+			t.Errorf("a rotation changes %s", typeURL)
+		}
+	}
+	was := g.Set(resource.SecretType, old)
+	for r := range g.Set(resource.SecretType, now).All() {
+		if changed := was.Get(r.Name).Version() != r.Version(); changed != (r.Name == "kubernetes://web") {
+			t.Errorf("%s changed: %v", r.Name, changed)
 		}
 	}
 }
