@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -281,4 +282,76 @@ func TestSecretOfAnotherNamespace(t *testing.T) {
 	if out := e.ctl("secret", "list"); out != "none\n" {
 		t.Errorf("listed is\n%s", out)
 	}
+}
+
+// A gateway shows a server outside of the mesh the certificate of a secret, and verifies the server by
+// the authorities of that secret.
+func TestSecretOfDestinationRule(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t)
+	clients := harness.NewCA(t)
+	cert, key := clients.Issue(t, "gateway.test")
+	e.file("edge/partner/tls.crt", cert)
+	e.file("edge/partner/tls.key", key)
+	e.file("edge/partner/ca.crt", e.ca.PEM())
+	serverCert, serverKey := e.ca.Issue(t, "partner.test")
+	pair, err := tls.X509KeyPair(serverCert, serverKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	partner := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.TLS.PeerCertificates[0].DNSNames[0])
+	}))
+	partner.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients.Pool}
+	partner.StartTLS()
+	t.Cleanup(partner.Close)
+	_, port, _ := strings.Cut(partner.Listener.Addr().String(), ":")
+	e.Write("partner.yaml", fmt.Sprintf(`apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: partner, namespace: shop}
+spec:
+  hosts: [partner.test]
+  resolution: STATIC
+  ports: [{number: %[1]s, name: http, protocol: HTTP}]
+  endpoints: [{address: 127.0.0.1}]
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: partner, namespace: shop}
+spec:
+  host: partner.test
+  trafficPolicy: {tls: {mode: MUTUAL, credentialName: partner, sni: partner.test}}
+---
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: gw, namespace: edge}
+spec:
+  selector: {app: edge}
+  servers: [{port: {number: 8080, name: http, protocol: HTTP}, bind: %[2]s, hosts: [partner.test]}]
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: gw, namespace: edge}
+spec:
+  hosts: [partner.test]
+  gateways: [gw]
+  http: [{route: [{destination: {host: partner.test, port: {number: %[1]s}}}]}]
+`, port, e.gateway.IP))
+	harness.Eventually(t, "the partner sees the certificate", func() error {
+		req, err := http.NewRequest(http.MethodGet, "http://"+e.gateway.IP+":8080/", nil)
+		if err != nil {
+			return err
+		}
+		req.Host = "partner.test"
+		req.Close = true
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "gateway.test" {
+			return fmt.Errorf("status %d %s %w", resp.StatusCode, body, err)
+		}
+		return nil
+	})
 }
