@@ -14,7 +14,7 @@ func fieldName(fd protoreflect.FieldDescriptor) string {
 }
 
 // unsupportedField is what a field asks for that Ashore does not do, and what to do instead. Both
-// are empty for other fields. docs/istio-differences.md lists them.
+// are empty for other fields. docs/istio-fields.md lists them.
 func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 	const (
 		byReference = "choosing workloads by reference"
@@ -23,25 +23,18 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 	switch fieldName(fd) {
 	case "AuthorizationPolicy.targetRef", "AuthorizationPolicy.targetRefs",
 		"RequestAuthentication.targetRef", "RequestAuthentication.targetRefs",
-		"Telemetry.targetRef", "Telemetry.targetRefs":
+		"Telemetry.targetRef", "Telemetry.targetRefs", "EnvoyFilter.targetRefs":
 		return byReference, targets
 	case "Abort.http2_error":
 		return "an abort by an HTTP/2 error", "use httpStatus or grpcStatus"
 	case "Delay.exponential_delay":
 		return "a delay that grows", "use fixedDelay"
-	case "ExtensionProvider.datadog", "ExtensionProvider.lightstep", "ExtensionProvider.opencensus",
-		"ExtensionProvider.skywalking", "ExtensionProvider.stackdriver":
-		return "this kind of provider", "use opentelemetry, which collectors of all kinds receive"
-	case "ExtensionProvider.sds":
-		return "a provider of certificates", "name files in the Gateway or DestinationRule"
 	case "HttpHeader.env_name":
 		return "a header from the environment of the control plane", "write the value"
 	case "L4MatchAttributes.source_subnet":
 		return "a match by the client's address", "match sourceLabels or sourceNamespace instead"
 	case "LoadBalancerSettings.zone_aware_lb_setting":
 		return "balancing within a zone", "use localityLbSetting"
-	case "Metrics.reporting_interval":
-		return "an interval of reports", "remove it; proxies count connections when they open and when they end"
 	case "MetricSelector.custom_metric":
 		return "a metric that Istio does not have", "write metric with one of Istio's, such as REQUEST_COUNT"
 	case "OpenTelemetryTracingProvider.dynatrace_sampler", "ResourceDetectors.dynatrace":
@@ -58,6 +51,40 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 	return "", ""
 }
 
+// unsupportedValue is unsupportedField for one value of an enumeration.
+func unsupportedValue(v protoreflect.EnumValueDescriptor) (what, todo string) {
+	switch v.FullName() {
+	case "istio.networking.v1alpha3.EnvoyFilter.BOOTSTRAP":
+		return "a patch of the bootstrap", "ashore-agent writes it, from its own settings; remove the patch"
+	case "istio.networking.v1alpha3.EnvoyFilter.WAYPOINT":
+		return "a patch of waypoints", "there are no waypoints; remove the patch"
+	case "istio.telemetry.v1alpha1.MetricSelector.GRPC_REQUEST_MESSAGES",
+		"istio.telemetry.v1alpha1.MetricSelector.GRPC_RESPONSE_MESSAGES":
+		return "a change of " + string(v.Name()), "remove it; Envoy counts messages by cluster"
+	}
+	return "", ""
+}
+
+// Difference returns how a field that is enforced differs from Istio. Empty for other fields.
+func Difference(fd protoreflect.FieldDescriptor) string {
+	switch fieldName(fd) {
+	case "HTTPMatchRequest.without_headers":
+		return "a header with an empty value counts as missing"
+	case "AccessLogging.match":
+		return "the filter holds for requests of its own mode only"
+	case "AccessLogging.filter":
+		return "it is used without providers too, and for its own match.mode only"
+	case "ClientTLSSettings.subject_alt_names":
+		return "without any, the names of the ServiceEntry, sni or the host of the request are verified"
+	case "ClientTLSSettings.credential_name":
+		return "other sidecars than those of workloadSelector do not connect in plaintext, but not at all"
+	case "ServerTLSSettings.credential_name", "ServerTLSSettings.credential_names",
+		"ServerTLSSettings.ca_cert_credential_name":
+		return "names a secret of ashored, and of no other provider; Gateways only"
+	}
+	return ""
+}
+
 // required reports whether a field is checked although it is not set, because it must be.
 func required(fd protoreflect.FieldDescriptor) bool {
 	switch fieldName(fd) {
@@ -65,7 +92,7 @@ func required(fd protoreflect.FieldDescriptor) bool {
 		"Attribute.name", "RegexRewrite.match", "Distribute.from", "Failover.from", "Failover.to",
 		"Port.name", "Port.protocol", "ServicePort.number", "ServicePort.name", "SidecarPort.name",
 		"HTTPHealthCheckConfig.port", "TCPHealthCheckConfig.port", "GrpcHealthCheckConfig.port", "HTTPHeader.name",
-		"JWTHeader.name", "ClaimToHeader.header", "ClaimToHeader.claim", "JWTRule.issuer",
+		"JWTHeader.name", "ClaimToHeader.header", "ClaimToHeader.claim",
 		"ProviderRef.name", "Literal.value", "Environment.name", "RequestHeader.name", "Formatter.value",
 		"Filter.expression", "HttpHeader.name", "HttpService.path", "TunnelSettings.target_host",
 		"TunnelSettings.target_port":
@@ -251,8 +278,6 @@ func textRule(field string) func(string) string {
 		return policyValue(checkPolicyMethod)
 	case "Operation.paths", "Operation.not_paths":
 		return policyValue(checkPolicyPath)
-	case "JWTRule.issuer":
-		return checkIssuer
 	case "JWTRule.audiences", "JWTRule.from_params", "JWTRule.space_delimited_claims", "ClaimToHeader.claim":
 		return checkFilled
 

@@ -23,19 +23,21 @@ func (c *checker) clientTLS(path string, t *networking.ClientTLSSettings) {
 		c.refuse(path, others(t, "mode", "sni", "subjectAltNames"), ofMesh)
 	case networking.ClientTLSSettings_SIMPLE:
 		if t.ClientCertificate != "" || t.PrivateKey != "" {
-			c.errorf(path+".mode", "a client certificate is only shown with MUTUAL: change the mode, or remove clientCertificate and privateKey")
+			// Istio ignores it
+			c.warnf(path+".mode", "a client certificate is only shown with MUTUAL: change the mode, or remove clientCertificate and privateKey")
 		}
 	case networking.ClientTLSSettings_MUTUAL:
 		if t.CredentialName == "" {
 			c.refuse(path, missing(t, "clientCertificate", "privateKey"), fileMissing)
 		}
 	}
-	if t.CredentialName != "" && t.Mode != networking.ClientTLSSettings_ISTIO_MUTUAL {
+	simple, mutual := t.Mode == networking.ClientTLSSettings_SIMPLE, t.Mode == networking.ClientTLSSettings_MUTUAL
+	if t.CredentialName != "" && (simple || mutual) {
 		c.refuse(path, present(t, "clientCertificate", "privateKey", "caCertificates", "caCrl"), inSecret)
 	}
 	if t.InsecureSkipVerify.GetValue() {
 		unchecked := []string{"caCertificates", "subjectAltNames", "caCrl"}
-		if t.Mode == networking.ClientTLSSettings_SIMPLE {
+		if simple {
 			unchecked = append(unchecked, "credentialName")
 		}
 		for _, f := range present(t, unchecked...) {

@@ -69,8 +69,17 @@ func (c *checker) entries(path string, fd protoreflect.FieldDescriptor, m protor
 	for _, k := range keys {
 		path := entry(path, k.String())
 		c.mapEntry(path, fd, k, m.Get(k))
+		if fieldName(fd) == "HTTPMatchRequest.without_headers" && isAnyValue(m.Get(k)) {
+			continue
+		}
 		c.value(path, fd.MapValue(), m.Get(k))
 	}
+}
+
+// isAnyValue says that a match is the regex "*", by which Istio means any value of a header.
+func isAnyValue(match protoreflect.Value) bool {
+	m, ok := match.Message().Interface().(*networking.StringMatch)
+	return ok && m.GetRegex() == "*"
 }
 
 // mapEntry checks the key of an entry of a map, and what its value has to do with it.
@@ -136,6 +145,9 @@ func (c *checker) value(path string, fd protoreflect.FieldDescriptor, v protoref
 			c.duration(path, fieldName(fd), m)
 			return
 		case *structpb.Struct:
+			if fieldName(fd) == "Patch.value" { // checked with the patch
+				return
+			}
 			c.logLabels(path, m, fd.ContainingMessage().Parent().Name() == "EnvoyOpenTelemetryLogProvider")
 			return
 		case *networking.StringMatch:
@@ -143,9 +155,7 @@ func (c *checker) value(path string, fd protoreflect.FieldDescriptor, v protoref
 		}
 		c.walk(path, v)
 	case protoreflect.EnumNumber:
-		if fd.Enum().Values().ByNumber(v) == nil {
-			c.errorf(path, "unknown value %d of %s: the sender has a newer version of the API", v, fd.Enum().Name())
-		}
+		c.enum(path, fd.Enum(), v)
 	case string:
 		c.why(path, textRule(fieldName(fd))(v))
 		if why := suspicion(fieldName(fd))(v); why != "" {
@@ -160,6 +170,17 @@ func (c *checker) value(path string, fd protoreflect.FieldDescriptor, v protoref
 	}
 }
 
+func (c *checker) enum(path string, enum protoreflect.EnumDescriptor, n protoreflect.EnumNumber) {
+	v := enum.Values().ByNumber(n)
+	if v == nil {
+		c.errorf(path, "unknown value %d of %s: the sender has a newer version of the API", n, enum.Name())
+		return
+	}
+	if what, todo := unsupportedValue(v); what != "" {
+		c.unsupported(path, what, todo)
+	}
+}
+
 func (c *checker) number(path string, fd protoreflect.FieldDescriptor, n float64) {
 	leastPercent := 0.0001 // proxies have millionths
 	name := fieldName(fd)
@@ -168,6 +189,7 @@ func (c *checker) number(path string, fd protoreflect.FieldDescriptor, n float64
 		isPercent, leastPercent = true, 0.01
 	}
 	switch field := string(fd.Name()); {
+	case name == "EnvoyFilter.priority":
 	case !(n >= 0) || math.IsInf(n, 0):
 		c.errorf(path, "the number must not be negative, it is %.10g", n)
 	case field == "port" || field == "number" || field == "target_port":
@@ -288,6 +310,10 @@ func (c *checker) message(path string, m proto.Message) {
 		c.ingress(path, m)
 	case *networking.IstioEgressListener:
 		c.egress(path, m)
+	case *networking.EnvoyFilter:
+		c.envoyFilter(m)
+	case *networking.EnvoyFilter_EnvoyConfigObjectPatch:
+		c.envoyPatch(path, m)
 	case *networking.OutboundTrafficPolicy:
 		c.egressProxy(path, m)
 	case *types.WorkloadSelector:
@@ -314,8 +340,8 @@ func (c *checker) message(path string, m proto.Message) {
 		c.openTelemetry(path, m)
 	case *telemetry.Tracing:
 		c.tracing(path, m)
-	case *telemetry.MetricSelector:
-		c.metric(path, m)
+	case *telemetry.Metrics:
+		c.metrics(path, m)
 	case *telemetry.MetricsOverrides_TagOverride:
 		c.tagOverride(path, m)
 	}

@@ -29,6 +29,7 @@ func (c *Context) Classify(n Node) Facets {
 		RequestAuthentication: c.policiesFor(c.requests, config.RequestAuthentication, n),
 		AuthorizationPolicy:   c.policiesFor(c.authorization, config.AuthorizationPolicy, n),
 		Telemetry:             c.telemetryFor(n),
+		Patches:               c.patchesFor(n),
 	}
 	root := c.in.Mesh.Config.GetRootNamespace()
 	switch n.Type {

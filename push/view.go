@@ -85,6 +85,7 @@ type contextCache struct {
 	views         sync.Map // viewIn -> *view
 	identityViews sync.Map // identityViewIn -> *view
 	servers       sync.Map // serverViewIn -> *serverView
+	versions      sync.Map // pattern of EnvoyFilters -> *regexp.Regexp
 }
 
 func newContextCache(c *Context) *contextCache {

@@ -69,7 +69,7 @@ func typeStatus(t xds.TypeStatus) admin.TypeStatus {
 	}
 	for _, r := range t.Rejected {
 		out.Rejected = append(out.Rejected, admin.Rejection{Time: r.At, Resource: r.Name, Version: r.Version,
-			Error: r.Message})
+			Error: r.Message, Patches: r.Patches})
 	}
 	if t.Rejection != nil && len(out.Rejected) == 0 { // the culprit is not found yet
 		out.Rejected = []admin.Rejection{{Error: t.Rejection.Message}}
