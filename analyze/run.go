@@ -20,7 +20,7 @@ func Run(ctx context.Context, c *push.Context) []Finding {
 	for _, check := range []func(){
 		a.virtualServices, a.routeConflicts,
 		a.rules, a.ruleConflicts,
-		a.sidecars, a.gatewayConflicts,
+		a.sidecars, a.gatewayConflicts, a.secrets,
 		a.services, a.addressConflicts,
 		a.peerConflicts, a.telemetryConflicts, a.selectors, a.policyPorts, a.providers,
 	} {

@@ -19,7 +19,6 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 	const (
 		byReference = "choosing workloads by reference"
 		targets     = "there are no waypoints, and no Gateways of Kubernetes: choose workloads and gateways by spec.selector.matchLabels"
-		files       = "put the certificate into files and name them by serverCertificate and privateKey"
 	)
 	switch fieldName(fd) {
 	case "AuthorizationPolicy.targetRef", "AuthorizationPolicy.targetRefs",
@@ -27,9 +26,6 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 		"Telemetry.targetRef", "Telemetry.targetRefs", "EnvoyFilter.targetRefs",
 		"TrafficExtension.targetRefs":
 		return byReference, targets
-	case "ClientTLSSettings.credential_name":
-		return "a certificate by the name of a secret",
-			"put it into files and name them by clientCertificate, privateKey and caCertificates"
 	case "Abort.http2_error":
 		return "an abort by an HTTP/2 error", "use httpStatus or grpcStatus"
 	case "Delay.exponential_delay":
@@ -48,11 +44,6 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 		return "another name of services in spans", "remove it; the name is APP.NAMESPACE"
 	case "Server.default_endpoint":
 		return "a default endpoint of a gateway", "remove it"
-	case "ServerTLSSettings.ca_cert_credential_name":
-		return "authorities by the name of a secret", "put them into a file and name it by caCertificates"
-	case "ServerTLSSettings.credential_name",
-		"ServerTLSSettings.credential_names":
-		return "a certificate by the name of a secret", files
 	case "ServerTLSSettings.insecure_skip_verify":
 		return "a server that accepts any certificate", "anybody could pretend to be any client; remove it"
 	case "TrafficExtension.wasm":
@@ -90,6 +81,11 @@ func Difference(fd protoreflect.FieldDescriptor) string {
 		return "it is used without providers too, and for its own match.mode only"
 	case "ClientTLSSettings.subject_alt_names":
 		return "without any, the names of the ServiceEntry, sni or the host of the request are verified"
+	case "ClientTLSSettings.credential_name":
+		return "other sidecars than those of workloadSelector do not connect in plaintext, but not at all"
+	case "ServerTLSSettings.credential_name", "ServerTLSSettings.credential_names",
+		"ServerTLSSettings.ca_cert_credential_name":
+		return "names a secret of ashored, and of no other provider; Gateways only"
 	}
 	return ""
 }
@@ -253,6 +249,9 @@ func textRule(field string) func(string) string {
 		"ServerTLSSettings.server_certificate", "ServerTLSSettings.private_key",
 		"TLSCertificate.server_certificate", "TLSCertificate.private_key":
 		return checkCertificateFile
+	case "ClientTLSSettings.credential_name", "ServerTLSSettings.credential_name",
+		"ServerTLSSettings.credential_names", "ServerTLSSettings.ca_cert_credential_name":
+		return checkCredential
 	case "ServiceEntry.subject_alt_names", "ClientTLSSettings.subject_alt_names", "ServerTLSSettings.subject_alt_names":
 		return checkCertificateName
 	case "ServerTLSSettings.verify_certificate_spki":

@@ -9,16 +9,18 @@ import (
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/internal/secret"
 )
 
 // clientTLS checks how clients connect to a destination.
 func (c *checker) clientTLS(path string, t *networking.ClientTLSSettings) {
 	switch t.Mode {
 	case networking.ClientTLSSettings_DISABLE:
-		c.refuse(path, others(t, "mode", "credentialName"),
+		c.refuse(path, others(t, "mode"),
 			"the mode DISABLE makes this without effect: remove it, or choose SIMPLE or MUTUAL")
 	case networking.ClientTLSSettings_ISTIO_MUTUAL:
-		c.refuse(path, others(t, "mode", "credentialName", "sni", "subjectAltNames"), ofMesh)
+		c.refuse(path, others(t, "mode", "sni", "subjectAltNames"), ofMesh)
 	case networking.ClientTLSSettings_SIMPLE:
 		if t.ClientCertificate != "" || t.PrivateKey != "" {
 			// Istio ignores it
@@ -29,8 +31,16 @@ func (c *checker) clientTLS(path string, t *networking.ClientTLSSettings) {
 			c.refuse(path, missing(t, "clientCertificate", "privateKey"), fileMissing)
 		}
 	}
+	simple, mutual := t.Mode == networking.ClientTLSSettings_SIMPLE, t.Mode == networking.ClientTLSSettings_MUTUAL
+	if t.CredentialName != "" && (simple || mutual) {
+		c.refuse(path, present(t, "clientCertificate", "privateKey", "caCertificates", "caCrl"), inSecret)
+	}
 	if t.InsecureSkipVerify.GetValue() {
-		for _, f := range present(t, "caCertificates", "subjectAltNames", "caCrl") {
+		unchecked := []string{"caCertificates", "subjectAltNames", "caCrl"}
+		if simple {
+			unchecked = append(unchecked, "credentialName")
+		}
+		for _, f := range present(t, unchecked...) {
 			c.errorf(path+".insecureSkipVerify", "%s would not be checked: remove one of the two", f)
 		}
 		c.warnf(path+".insecureSkipVerify", "anybody can pretend to be this destination")
@@ -39,6 +49,7 @@ func (c *checker) clientTLS(path string, t *networking.ClientTLSSettings) {
 
 const (
 	fileMissing = "the file is missing"
+	inSecret    = "it comes from the secret that is named here: remove one of the two"
 	ofMesh      = "ISTIO_MUTUAL takes certificates and authorities of the mesh: remove it, or choose MUTUAL"
 )
 
@@ -51,8 +62,9 @@ func (c *checker) refuse(path string, fields []string, why string) {
 
 // serverTLS checks how a server ends TLS, or passes it on.
 func (c *checker) serverTLS(path string, t *networking.ServerTLSSettings) {
-	own := []string{"serverCertificate", "privateKey", "tlsCertificates"}
-	clients := []string{"caCertificates", "caCrl", "subjectAltNames", "verifyCertificateSpki", "verifyCertificateHash"}
+	own := []string{"serverCertificate", "privateKey", "tlsCertificates", "credentialName", "credentialNames"}
+	clients := []string{"caCertificates", "caCrl", "caCertCredentialName", "subjectAltNames", "verifyCertificateSpki",
+		"verifyCertificateHash"}
 	switch t.Mode {
 	case networking.ServerTLSSettings_SIMPLE:
 		c.serverCertificates(path, t)
@@ -64,12 +76,12 @@ func (c *checker) serverTLS(path string, t *networking.ServerTLSSettings) {
 			"SIMPLE asks clients for no certificate: remove it, or choose MUTUAL")
 	case networking.ServerTLSSettings_MUTUAL, networking.ServerTLSSettings_OPTIONAL_MUTUAL:
 		c.serverCertificates(path, t)
-		if t.CaCertificates == "" {
+		if t.CaCertificates == "" && t.CaCertCredentialName == "" && !fromSecrets(t) {
 			c.errorf(path+".caCertificates",
 				"%s checks the certificates of clients: name the file of the authorities that they come from", t.Mode)
 		}
 	case networking.ServerTLSSettings_ISTIO_MUTUAL:
-		c.refuse(path, present(t, append(own, clients[:2]...)...), ofMesh)
+		c.refuse(path, present(t, append(own, clients[:3]...)...), ofMesh)
 	case networking.ServerTLSSettings_PASSTHROUGH:
 		fields := slices.Concat(own, clients, []string{"cipherSuites", "minProtocolVersion", "maxProtocolVersion"})
 		c.refuse(path, present(t, fields...),
@@ -81,10 +93,16 @@ func (c *checker) serverTLS(path string, t *networking.ServerTLSSettings) {
 	c.tlsVersions(path, t)
 }
 
+// fromSecrets reports whether the certificates of a server come from secrets.
+func fromSecrets(t *networking.ServerTLSSettings) bool {
+	return t.CredentialName != "" || len(t.CredentialNames) > 0
+}
+
 // serverCertificates checks that a server has a certificate: one, or one of each key type.
 func (c *checker) serverCertificates(path string, t *networking.ServerTLSSettings) {
+	c.secrets(path, t)
 	n := len(t.TlsCertificates)
-	if n == 0 && t.CredentialName == "" && len(t.CredentialNames) == 0 {
+	if n == 0 && !fromSecrets(t) {
 		c.refuse(path, missing(t, "serverCertificate", "privateKey"), fileMissing)
 	}
 	if n > 0 && (t.ServerCertificate != "" || t.PrivateKey != "") {
@@ -99,6 +117,44 @@ func (c *checker) serverCertificates(path string, t *networking.ServerTLSSetting
 		c.refuse(p, present(k, "caCertificates"),
 			"the authorities of clients are those of the server, whatever certificate it shows: write it beside tlsCertificates")
 	}
+}
+
+// secrets checks the secrets of a server.
+func (c *checker) secrets(path string, t *networking.ServerTLSSettings) {
+	if c.object.Kind == Sidecar {
+		c.refuse(path, present(t, "credentialName", "credentialNames", "caCertCredentialName"),
+			"only a Gateway can name a secret: name files by serverCertificate, privateKey and caCertificates")
+	}
+	if fromSecrets(t) {
+		c.refuse(path, present(t, "serverCertificate", "privateKey", "tlsCertificates"), inSecret)
+	}
+	if t.Mode != networking.ServerTLSSettings_SIMPLE && (fromSecrets(t) || t.CaCertCredentialName != "") {
+		c.refuse(path, present(t, "caCertificates", "caCrl"), inSecret)
+	}
+	if t.CredentialName != "" && len(t.CredentialNames) > 0 {
+		c.errorf(path+".credentialNames", "only one of credentialName and credentialNames can be set")
+	}
+	if n := len(t.CredentialNames); n > 2 {
+		c.errorf(path+".credentialNames", "there are at most two certificates, one RSA and one ECDSA, not %d", n)
+	}
+	for _, name := range append(t.CredentialNames, t.CredentialName) {
+		if strings.HasSuffix(name, secret.AuthoritiesSuffix) {
+			c.errorf(path, "the secret %s has authorities, because its name ends with %s: name a secret with a certificate",
+				quote(name), secret.AuthoritiesSuffix)
+		}
+	}
+}
+
+// checkCredential is the rule for the name of a secret, with or without "kubernetes://".
+func checkCredential(name string) string {
+	scheme, rest, found := strings.Cut(name, "://")
+	switch {
+	case found && scheme+"://" != secret.ResourcePrefix:
+		return quote(name) + " is not the name of a secret: there are no ConfigMaps and no other providers of secrets"
+	case found && strings.Contains(rest, "/"):
+		return quote(name) + " has a namespace: write the name only, the secret is in the namespace of the proxy"
+	}
+	return checkObjectName(strings.TrimPrefix(name, secret.ResourcePrefix))
 }
 
 // tlsVersions checks the bounds of TLS's versions.

@@ -29,8 +29,8 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 }
 
 // Run runs the sources and publishes contexts until ctx ends. It publishes the first one when all
-// required sources have delivered or have saved content, and when trust, virtual IPs and keys have
-// arrived. It returns the error of Sources.Check, or that of a source that can never work.
+// required sources have delivered or have saved content, and when trust, secrets, virtual IPs and
+// keys have arrived. It returns the error of Sources.Check, or that of a source that can never work.
 func (a *Assembler) Run(ctx context.Context) error {
 	defer close(a.ended)
 	if err := a.cfg.Sources.Check(); err != nil {
@@ -115,6 +115,7 @@ func (l *loop) run(ctx context.Context) {
 		case <-l.derivable:
 			l.derive(time.Now())
 		case l.inputs.Trust = <-l.cfg.Trust:
+		case l.inputs.Secrets = <-l.cfg.Secrets:
 		case vips := <-l.allocated:
 			l.setVIPs(vips)
 			l.vipsHere = true
@@ -163,7 +164,8 @@ func (l *loop) ready() bool {
 	switch {
 	case l.serving:
 		return true
-	case len(l.waiting()) > 0, l.cfg.Trust != nil && l.inputs.Trust == nil, l.cfg.Allocator != nil && !l.vipsHere:
+	case len(l.waiting()) > 0, l.cfg.Trust != nil && l.inputs.Trust == nil,
+		l.cfg.Secrets != nil && l.inputs.Secrets == nil, l.cfg.Allocator != nil && !l.vipsHere:
 		return false
 	case l.cfg.Keys != nil && !l.keysWanted:
 		// Without keys, proxies would reject tokens that were valid before the start.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/secret"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -32,6 +33,9 @@ type AssemblerConfig struct {
 	// Trust receives the trusted roots and revocations after each change. Nothing is built before
 	// the first. Nil if there is no certificate authority.
 	Trust <-chan *Trust
+	// Secrets receives the secrets after each change. Nothing is built before the first. Nil if there
+	// are none.
+	Secrets <-chan *secret.Set
 	// Keys fetches the keys of token issuers. May be nil.
 	Keys KeySource
 	// Gap is the shortest time between two builds. The first change after a quiet period is built

@@ -11,6 +11,8 @@ type Changes struct {
 	Trust bool
 	// Keys is true if keys of token issuers differ.
 	Keys bool
+	// Secrets is true if secrets that credentialName names differ.
+	Secrets bool
 	// Objects and Services are the numbers of objects and services that differ.
 	Objects, Services int
 	// Endpoints is the number of services whose endpoints differ.
@@ -28,6 +30,7 @@ func Compare(from, to *Context) Changes {
 	}
 	c := Changes{
 		Mesh: old.Mesh != to.in.Mesh, Trust: old.Trust != to.in.Trust, Keys: old.Keys != to.in.Keys,
+		Secrets: old.Secrets != to.in.Secrets,
 	}
 	for range to.in.Objects.Diff(old.Objects) {
 		c.Objects++

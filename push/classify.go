@@ -49,6 +49,9 @@ func (c *Context) Classify(n Node) Facets {
 	if v.byLocality {
 		f.Locality = c.localityOf(n)
 	}
+	if n.Identity && (n.Type == Router || f.Rules != nil) {
+		f.Secrets = c.in.Secrets.Namespace(n.Namespace)
+	}
 	f.FailoverLabels = c.failoverLabels(n, v)
 	if slices.Contains(v.failoverKeys.Items(), networkLabel) {
 		f.Network = n.Network

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/pmap"
+	"github.com/ashore-mesh/ashore/internal/secret"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -31,6 +32,9 @@ type Inputs struct {
 	Trust *Trust
 	// Keys holds the public keys of token issuers. Nil if none were fetched.
 	Keys *KeySets
+	// Secrets holds the certificates and keys that credentialName names. Nil: it is not known which
+	// there are.
+	Secrets *secret.Set
 }
 
 // Context is an immutable snapshot of the mesh: the inputs, and indexes over them. It is safe for
@@ -84,6 +88,9 @@ func sameIndexes(a, b *Mesh) bool {
 
 // Inputs returns what the context was built from.
 func (c *Context) Inputs() Inputs { return c.in }
+
+// Secrets returns all secrets; nil if there are none.
+func (c *Context) Secrets() *secret.Set { return c.in.Secrets }
 
 // Object returns the configuration object with that key, or nil if there is none.
 func (c *Context) Object(key config.Key) *config.Object { return c.in.Objects.At(key) }

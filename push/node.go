@@ -6,6 +6,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/internal/secret"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -128,6 +129,10 @@ type Facets struct {
 	// Identity means that the proxy has a certificate of the mesh. Without one it cannot use mutual
 	// TLS.
 	Identity bool
+	// Secrets holds the secrets of the proxy's namespace. Nil without an identity, and for sidecars
+	// without Rules: only gateways may have the secrets of other DestinationRules.
+	// Source: istio.io, ClientTLSSettings.credentialName.
+	Secrets *secret.Namespace
 	// Probe and ProxyConfig are those of Node.
 	Probe, ProxyConfig unique.Handle[string]
 	// PeerAuthentication, RequestAuthentication and AuthorizationPolicy list the objects of these

@@ -48,7 +48,7 @@ func question(t *testing.T, p *plane, cert *tls.Certificate, typeURL string, nam
 	return st.Recv()
 }
 
-func secret(t *testing.T) *resource.Resource {
+func someSecret(t *testing.T) *resource.Resource {
 	t.Helper()
 	text := func(s string) *corev3.DataSource {
 		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte(s)}}
@@ -68,7 +68,7 @@ func TestIstioctl(t *testing.T) {
 		c.MayDebug = func(id spiffe.ID) bool { return id.Namespace == "istio-system" }
 		c.Replica, c.Audit = "plane-1", func(e audit.Event) { events <- e }
 	})
-	p.publish(append(serving("a", 1), secret(t), xdstest.Listener("l", 80, "r"))...)
+	p.publish(append(serving("a", 1), someSecret(t), xdstest.Listener("l", 80, "r"))...)
 	proxy := call(t, p, a.web())
 	if err := proxy.connects(node(t, map[string]any{"NAMESPACE": "shop", "ASHORE_VERSION": "v7"})); err != nil {
 		t.Fatal(err)

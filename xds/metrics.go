@@ -12,6 +12,7 @@ type metrics struct {
 	convergence prometheus.Histogram
 	rejects     *prometheus.CounterVec
 	refused     *prometheus.CounterVec
+	secrets     *prometheus.CounterVec
 }
 
 // newMetrics registers the metrics of a server. It panics if they are registered already.
@@ -44,6 +45,8 @@ func newMetrics(s *Server) *metrics {
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 3, 5, 10, 20, 30},
 			Help:    "Seconds from a change to its acknowledgement by a proxy."}),
 		rejects: counters("pilot_total_xds_rejects", "Responses that proxies rejected, by type.", "type", types...),
+		secrets: counters("ashore_secrets_refused_total", "Secrets that proxies asked for and may not have, by reason.",
+			"reason", noIdentity, otherNamespace, notUsed),
 		refused: counters("pilot_xds_refused_streams", "Streams that were not served, by reason.", "reason",
 			"bad node", "certificate expired", "configuration", "not authenticated", "not authenticated any more",
 			"not authorized", "not ready", "not registered", "too many streams", "too much memory"),

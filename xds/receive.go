@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/xds/ads"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // take takes in one request.
@@ -106,6 +107,7 @@ func (st *stream) receive(r *ads.Request) error {
 	if err := st.quota.hold(extra); err != nil {
 		return err
 	}
+	before := t.Names()
 	rejected, err := t.Receive(r, time.Now())
 	_ = st.quota.hold(-extra)
 	if err != nil {
@@ -113,6 +115,9 @@ func (st *stream) receive(r *ads.Request) error {
 	}
 	if err := st.charge(); err != nil {
 		return err
+	}
+	if r.TypeURL == resource.SecretType && t.Names() != before {
+		st.noteSecrets(t, before)
 	}
 	if rejected {
 		st.noteRejection(t, r.Rejected.Message)

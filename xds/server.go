@@ -24,6 +24,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/connlimit"
 	"github.com/ashore-mesh/ashore/internal/ratelimit"
+	"github.com/ashore-mesh/ashore/internal/secret"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
@@ -39,6 +40,8 @@ type Context interface {
 	Scope(f push.Facets) *push.Scope
 	// Object returns the configuration object of that key; nil when there is none.
 	Object(key config.Key) *config.Object
+	// Secrets returns all secrets that credentialName names; nil if there are none.
+	Secrets() *secret.Set
 	// WorkloadEntriesAt returns the WorkloadEntry objects with that IP address, in all namespaces.
 	WorkloadEntriesAt(address netip.Addr) iter.Seq[*config.Object]
 }

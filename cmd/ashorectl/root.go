@@ -53,7 +53,8 @@ func newRoot() *cobra.Command {
 		t.topCommand(), t.authzCommand(),
 		t.auditCommand())
 	addGroup(root, "configure", "Configure:", t.validateCommand(), t.analyzeCommand(), t.diffCommand(),
-		t.applyCommand(), t.editCommand(), t.deleteCommand(), t.historyCommand(), t.rollbackCommand(), t.vipCommand())
+		t.applyCommand(), t.editCommand(), t.deleteCommand(), t.historyCommand(), t.rollbackCommand(),
+		t.secretCommand(), t.vipCommand())
 	addGroup(root, "identity", "Identity:", t.joinTokenCommand(), t.workloadCommand(), t.caCommand())
 	addGroup(root, "control", "Control plane:", t.adminCommand())
 	addGroup(root, "help", "Help:", t.versionCommand())

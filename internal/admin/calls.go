@@ -3,6 +3,7 @@ package admin
 import (
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/secret"
 )
 
 // Call is the name of a call with a request Q and a response A. Send sends it and Handle answers it.
@@ -32,6 +33,9 @@ const (
 	CallCreateToken        Call[TokenRequest, Token]               = "join-tokens/create"
 	CallTokens             Call[None, []TokenStatus]               = "join-tokens"
 	CallRevokeToken        Call[TokenID, None]                     = "join-tokens/revoke"
+	CallCreateSecret       Call[SecretRequest, secret.Status]      = "secrets/create"
+	CallSecrets            Call[None, []secret.Status]             = "secrets"
+	CallDeleteSecret       Call[secret.Name, None]                 = "secrets/delete"
 	CallAuthority          Call[None, Authority]                   = "ca"
 	CallRotate             Call[RotateRequest, Authority]          = "ca/rotate"
 	CallCreateReplicaToken Call[ReplicaTokenRequest, ReplicaToken] = "ca/replica-tokens/create"
@@ -39,3 +43,9 @@ const (
 	CallRevoke             Call[RevokeRequest, Revoked]            = "workloads/revoke"
 	CallRestore            Call[RevokeRequest, Revoked]            = "workloads/restore"
 )
+
+// SecretRequest creates a secret in the store, or replaces it.
+type SecretRequest struct {
+	Secret secret.Name   `json:"secret"`
+	Value  secret.Secret `json:"value"`
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/secret"
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
@@ -45,6 +46,7 @@ type API struct {
 
 	Store   config.Store
 	Records record.Store
+	Secrets *secret.Manager
 
 	Manager *ca.Manager // nil: there is no certificate authority, and the fields below are not set
 	Ledger  *ca.Ledger
@@ -96,5 +98,8 @@ func (a *API) Routes() []admin.Route {
 		admin.Handle(admin.CallDump, admin.Operator, a.Dump),
 		admin.Handle(admin.CallAudit, admin.Operator, a.ReadAudit),
 		admin.Handle(admin.CallAcceptRemovals, admin.Operator, a.AcceptRemovals),
-		admin.Handle(admin.CallReleaseVIPs, admin.Operator, a.ReleaseVIPs))
+		admin.Handle(admin.CallReleaseVIPs, admin.Operator, a.ReleaseVIPs),
+		admin.Handle(admin.CallCreateSecret, admin.Operator, a.CreateSecret),
+		admin.Handle(admin.CallSecrets, admin.Viewer, a.ListSecrets),
+		admin.Handle(admin.CallDeleteSecret, admin.Operator, a.DeleteSecret))
 }

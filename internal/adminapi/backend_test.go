@@ -3,7 +3,6 @@ package adminapi
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 
@@ -51,7 +50,7 @@ func newBackend(t *testing.T, texts ...string) *API {
 	in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
 	for _, text := range texts {
 		r := config.Parse("a.yaml", []byte(text))
-		if slices.ContainsFunc(r.Problems, config.Problem.IsError) {
+		if feed.Errors(r.Problems) > 0 {
 			t.Fatal(r.Problems)
 		}
 		for _, o := range r.Objects {

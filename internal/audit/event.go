@@ -22,6 +22,9 @@ const (
 	WorkloadRevoke     = "workload.revoke"
 	WorkloadRestore    = "workload.restore"
 	RegistrationRefuse = "registration.refuse"
+	SecretCreate       = "secret.create"
+	SecretDelete       = "secret.delete"
+	SecretRefuse       = "secret.refuse" // a proxy asked for one that it may not have
 	ConfigWrite        = "config.write"
 	ConfigRead         = "config.read"     // by another control plane
 	VIPRelease         = "vip.release"     // unused virtual IPs were released

@@ -15,7 +15,7 @@ func countTriggers(r prometheus.Registerer) func(push.Changes) {
 	count := func(reason string, changed bool) { triggers.WithLabelValues(reason).Add(truth(changed)) }
 	counts := func(c push.Changes) {
 		count("global", c.Mesh)
-		count("secret", c.Trust || c.Keys)
+		count("secret", c.Trust || c.Keys || c.Secrets)
 		count("config", c.Objects > 0)
 		count("service", c.Services > 0)
 		count("endpoint", c.Endpoints > 0)

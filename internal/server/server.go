@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/sdnotify"
+	"github.com/ashore-mesh/ashore/internal/secret"
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
@@ -160,6 +162,10 @@ func (s *Server) build(ctx context.Context) error {
 	}
 	keys := newKeySource(s.cfg, s.log.Named("jwks"))
 	deriver := entry.New(workloads)
+	secrets := secret.NewManager(secret.Config{Dir: cfg.Secrets.Dir, Records: s.store.Records(),
+		KeyFile: filepath.Join(cfg.State, "secrets.key")})
+	read := make(chan *secret.Set)
+	s.run("secrets", func(ctx context.Context) error { return secrets.Run(ctx, read) })
 	vips := vip.New(vip.Config{Records: s.store.Records(), Log: s.log.Named("vip")})
 	analysis := analyze.NewBackground()
 	s.run("analysis", analysis.Run)
@@ -167,15 +173,15 @@ func (s *Server) build(ctx context.Context) error {
 		Sources: sources, Saved: saved.content, Save: saved.save, Mesh: cfg.MeshConfig, Gap: buildGap,
 		Join:   registry.JoinConfig{Shadow: cfg.Merge.Shadows()},
 		Export: export, Deriver: deriver, Allocator: vips, Keys: keys,
-		Trust: s.runTrust(id), Publish: s.publisher(analysis),
+		Trust: s.runTrust(id), Secrets: read, Publish: s.publisher(analysis),
 	})
 	analyzed := func() []feed.Problem { return analyze.Problems(analysis.Findings()) }
 	s.report(analyzed, s.proxies.ResourceProblems, saved.problems,
-		vips.Problems, s.storeProblems, keys.problems,
+		vips.Problems, s.storeProblems, keys.problems, secrets.Problems,
 		func() []feed.Problem { return problemsOf("audit log", feed.Error, s.audit.Problems()...) },
 		func() []feed.Problem { return problemsOf("workloads", feed.Error, workloads.Problems()...) })
 	s.collect(keys.collect)
-	s.serveOperators(id, reach, workloads, deriver)
+	s.serveOperators(id, reach, workloads, deriver, secrets)
 	if err := s.serveXDS(id); err != nil {
 		return err
 	}
@@ -190,12 +196,13 @@ func (s *Server) build(ctx context.Context) error {
 }
 
 // serveOperators builds the admin API, metrics and health.
-func (s *Server) serveOperators(id *identity, reach reach, workloads *shared.Runtime, deriver *entry.Deriver) {
+func (s *Server) serveOperators(id *identity, reach reach, workloads *shared.Runtime, deriver *entry.Deriver,
+	secrets *secret.Manager) {
 	log := s.log.Named("admin")
 	s.api = &adminapi.API{Started: time.Now(), Settings: s.cfg, Published: s.published.Load, Record: s.audit.Record,
 		AuditTail: s.audit.Tail, Connected: s.proxies.Proxies, Log: s.log,
 		Resources: s.proxies.Dump, Assembler: s.assembler, Entries: deriver.Entries,
-		Derived: deriver.Name(), Store: s.store, Records: s.store.Records(), Addresses: reach.addresses,
+		Derived: deriver.Name(), Store: s.store, Records: s.store.Records(), Secrets: secrets, Addresses: reach.addresses,
 		Notes: reach.notes, OtherAddresses: workloads.Advertised}
 	if id != nil {
 		s.api.Manager, s.api.Ledger = id.manager, id.ledger

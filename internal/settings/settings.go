@@ -57,6 +57,8 @@ type Config struct {
 	Merge Merge `yaml:"merge"`
 	// MCP selects the other control planes that may read the configuration.
 	MCP MCP `yaml:"mcp"`
+	// Secrets are the certificates and keys that credentialName names.
+	Secrets Secrets `yaml:"secrets"`
 	// Fetch limits from where keys of issuers are fetched.
 	Fetch Fetch `yaml:"fetch"`
 	// Mesh is Istio's MeshConfig.
@@ -121,6 +123,12 @@ type Log struct {
 	Level string `yaml:"level"`
 	// Format is text or json. Default text.
 	Format string `yaml:"format"`
+}
+
+type Secrets struct {
+	// Dir has the files NAMESPACE/NAME/{tls.crt,tls.key,ca.crt,ca.crl}, which take precedence over the
+	// secrets of the store. Default: none.
+	Dir string `yaml:"dir"`
 }
 
 // Default returns the settings of an empty file.

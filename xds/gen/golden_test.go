@@ -23,6 +23,7 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/goldentest"
+	"github.com/ashore-mesh/ashore/internal/secret"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen/gentest"
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -98,9 +99,16 @@ func scopeOf(t *testing.T, archive *txtar.Archive) *push.Scope {
 		node    goldentest.Proxy
 		mesh    yaml.Node
 		objects []*config.Object
+		secrets = map[secret.Name]secret.Secret{}
 	)
 	for _, f := range archive.Files {
 		switch f.Name {
+		case "credentials.txt": // NAMESPACE/NAME and its parts, on each line
+			for line := range strings.Lines(string(f.Data)) {
+				name, parts, _ := strings.Cut(strings.TrimSpace(line), " ")
+				namespace, short, _ := strings.Cut(name, "/")
+				secrets[secret.Name{Namespace: namespace, Name: short}] = fakeSecret(name, parts)
+			}
 		case "config.yaml":
 			objects = parsed(t, f.Data)
 		case "node.yaml":
@@ -114,6 +122,7 @@ func scopeOf(t *testing.T, archive *txtar.Archive) *push.Scope {
 		}
 	}
 	in := goldentest.Inputs(t, objects, goldentest.Counting)
+	in.Secrets = secret.NewSet(nil, secrets)
 	if len(mesh.Content) > 0 {
 		m, problems := config.ParseMesh("mesh.yaml", mesh.Content[0])
 		if len(problems) > 0 {
@@ -123,6 +132,17 @@ func scopeOf(t *testing.T, archive *txtar.Archive) *push.Scope {
 	}
 	c := push.Build(nil, in)
 	return c.Scope(c.Classify(node.Node(t)))
+}
+
+// fakeSecret is a secret with some parts, whose texts say whose they are.
+func fakeSecret(name, parts string) secret.Secret {
+	text := func(part string) string {
+		if !strings.Contains(parts, part) {
+			return ""
+		}
+		return part + " of " + name
+	}
+	return secret.Secret{Certificate: text("tls.crt"), Key: text("tls.key"), Authorities: text("ca.crt"), Revoked: text("ca.crl")}
 }
 
 // parsed reads configuration in which nothing may be wrong.

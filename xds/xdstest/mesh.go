@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/secret"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -26,7 +27,12 @@ type Context struct {
 	scope *push.Scope
 	// Objects is the configuration.
 	Objects push.Objects
+	// All are the secrets that credentialName names.
+	All *secret.Set
 }
+
+// Secrets implements xds.Context.
+func (c *Context) Secrets() *secret.Set { return c.All }
 
 // Classify implements xds.Context.
 func (c *Context) Classify(push.Node) push.Facets { return push.Facets{} }

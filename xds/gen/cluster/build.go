@@ -204,7 +204,7 @@ func (s clusterShape) cluster() *clusterv3.Cluster {
 	if s.names != nil {
 		names = s.names.SubjectAltNames
 	}
-	applyTLS(c, h, s.policy.Tls, names, s.peer, s.protocol.IsHTTP())
+	s.applyTLS(c, h, names)
 	if s.policy.Tls.GetMode() != networking.ClientTLSSettings_ISTIO_MUTUAL { // whose socket is not the shape's
 		c.TransportSocket = proxied(c.TransportSocket, s.policy.Proxied)
 	}

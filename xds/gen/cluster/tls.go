@@ -5,7 +5,6 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/xds/gen/destination"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
@@ -24,8 +23,8 @@ import (
 // have a certificate for that very wildcard: authorities give it to who holds the whole domain, who
 // could have one for each of its hosts. On an HTTP port (http), where Envoy verifies what it had
 // asked for, they are refused.
-func applyTLS(c *clusterv3.Cluster, h *upstreamHTTP, t *networking.ClientTLSSettings, identities []string, peer string,
-	http bool) {
+func (s clusterShape) applyTLS(c *clusterv3.Cluster, h *upstreamHTTP, identities []string) {
+	t, peer, http := s.policy.Tls, s.peer, s.protocol.IsHTTP()
 	if !destination.UsesTLS(t) {
 		return
 	}
@@ -53,12 +52,6 @@ func applyTLS(c *clusterv3.Cluster, h *upstreamHTTP, t *networking.ClientTLSSett
 	if h.protocol == upstreamHTTP2 {
 		tls.CommonTlsContext.AlpnProtocols = []string{"h2"}
 	}
-	if t.Mode == networking.ClientTLSSettings_MUTUAL {
-		own := secret.Certificate{Chain: t.ClientCertificate, Key: t.PrivateKey}
-		tls.CommonTlsContext.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{secret.Ref(own.Name())}
-	}
-	if verify {
-		secret.Trust(tls.CommonTlsContext, secret.RootsOf(t), names)
-	}
+	secret.Client(tls.CommonTlsContext, t, s.router || s.policy.Selected, names)
 	c.TransportSocket = envoy.TLSSocket(tls)
 }

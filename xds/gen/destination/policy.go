@@ -17,6 +17,9 @@ type Policy struct {
 	Outlier *networking.OutlierDetection
 	Tls     *networking.ClientTLSSettings
 	Budget  *networking.TrafficPolicy_RetryBudget
+	// Selected says that the rule selects its clients, who may have the secret that Tls names. It is
+	// set only if Tls names one.
+	Selected bool
 	// Proxied begins connections with the PROXY protocol.
 	Proxied *networking.TrafficPolicy_ProxyProtocol
 }
@@ -31,16 +34,18 @@ func PolicyFor(rule *push.DestinationRule, subset *networking.Subset, port uint3
 		return Policy{}
 	}
 	p, _ := portPolicy(rule.Spec.TrafficPolicy, port)
-	if subset.GetTrafficPolicy() == nil {
-		return p
+	if subset.GetTrafficPolicy() != nil {
+		own, whole := portPolicy(subset.TrafficPolicy, port)
+		if whole {
+			// not a port's to set
+			own.Budget, own.Proxied = cmp.Or(own.Budget, p.Budget), cmp.Or(own.Proxied, p.Proxied)
+			p = own
+		} else {
+			p = p.with(own)
+		}
 	}
-	own, whole := portPolicy(subset.TrafficPolicy, port)
-	if whole {
-		// not a port's to set
-		own.Budget, own.Proxied = cmp.Or(own.Budget, p.Budget), cmp.Or(own.Proxied, p.Proxied)
-		return own
-	}
-	return p.with(own)
+	p.Selected = rule.Spec.WorkloadSelector != nil && p.Tls.GetCredentialName() != ""
+	return p
 }
 
 // TunnelFor is the tunnel for connections to a destination; nil: none. A subset has its own only.

@@ -10,6 +10,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/internal/secret"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen/destination"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
@@ -24,18 +25,55 @@ const systemRoots = "system"
 // keeps them elsewhere, caCertificates has to name the file).
 const systemRootsFile = "/etc/ssl/certs/ca-certificates.crt"
 
-// roots is a file of trusted authorities on the proxy's machine, or systemRoots, and the file of
-// what they have revoked (empty: nothing is looked up). Neither name holds "~".
-type roots struct{ File, crl string }
+// unavailable is a secret that nobody has. Connections that need it fail.
+// Source: Istio, credentials.InvalidSecretTypeURI.
+const unavailable = "invalid://"
 
-// RootsOf are those that client settings name, else the machine's own.
-func RootsOf(t *networking.ClientTLSSettings) roots {
-	return roots{cmp.Or(t.GetCaCertificates(), systemRoots), t.GetCaCrl()}
+// roots are trusted authorities: of a secret, or a file on the proxy's machine, or systemRoots, with
+// the file of what they have revoked (empty: nothing is looked up). Neither file holds "~".
+type roots struct{ File, crl, credential string }
+
+// rootsOf are those that client settings name, else the machine's own.
+func rootsOf(t *networking.ClientTLSSettings, may bool) roots {
+	switch {
+	case t.CredentialName == "":
+		return roots{File: cmp.Or(t.CaCertificates, systemRoots), crl: t.CaCrl}
+	case may:
+		return roots{credential: secret.AuthoritiesResource(t.CredentialName)}
+	default:
+		return roots{credential: unavailable}
+	}
 }
 
-// Name is "file-root:<file>", with revocations "file-root:<file>~<crl>". Source: Istio,
-// SdsCertificateConfig.GetRootResourceName; the second form is ours.
+// certificateOf is what clients with these settings show.
+func certificateOf(t *networking.ClientTLSSettings, may bool) Certificate {
+	switch {
+	case t.CredentialName == "":
+		return Certificate{Chain: t.ClientCertificate, Key: t.PrivateKey}
+	case may:
+		return Certificate{credential: secret.CertificateResource(t.CredentialName)}
+	default:
+		return Certificate{credential: unavailable}
+	}
+}
+
+// Client makes t show the certificate of client settings, and verify the peer by their authorities
+// and by names (none: any). may says whether the proxy may have the secret of a credentialName.
+func Client(t *tlsv3.CommonTlsContext, settings *networking.ClientTLSSettings, may bool, names []string) {
+	if settings.Mode == networking.ClientTLSSettings_MUTUAL {
+		t.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{Ref(certificateOf(settings, may).Name())}
+	}
+	if !settings.InsecureSkipVerify.GetValue() {
+		Trust(t, rootsOf(settings, may), names)
+	}
+}
+
+// Name is that of the secret, or "file-root:<file>", with revocations "file-root:<file>~<crl>".
+// Source: Istio, SdsCertificateConfig.GetRootResourceName; the last form is ours.
 func (r roots) Name() string {
+	if r.credential != "" {
+		return r.credential
+	}
 	if r.crl == "" {
 		return "file-root:" + r.File
 	}
@@ -87,8 +125,11 @@ func buildCertificate(c Certificate) *resource.Resource {
 // Generator makes the secrets that clusters and listeners refer to.
 type Generator struct{}
 
-// secretIn is everything that the choice of secrets depends on.
+// secretIn is everything that the secrets depend on.
 type secretIn struct {
+	// secrets are those that the proxy may have.
+	secrets      *secret.Namespace
+	router       bool
 	destinations *push.Destinations
 	gateways     *intern.List[push.GatewayServer]
 	// sidecar is set only when its ingress listeners end TLS.
@@ -97,7 +138,7 @@ type secretIn struct {
 
 // Plans implements envoy.Kind.
 func (Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
-	in := secretIn{destinations: sc.Destinations, gateways: sc.Gateways}
+	in := secretIn{secrets: sc.Secrets, router: sc.Type == push.Router, destinations: sc.Destinations, gateways: sc.Gateways}
 	if sc.Sidecar != nil && slices.ContainsFunc(sc.Sidecar.Spec.Ingress,
 		func(l *networking.IstioIngressListener) bool { return l.Tls != nil }) {
 		in.sidecar = sc.Sidecar
@@ -105,12 +146,13 @@ func (Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 	return in, nil
 }
 
-// Layer makes a secret of each file. Of equal ones the layer keeps one.
+// Layer makes the secrets that clusters and listeners name, as far as they exist. Of equal ones the
+// layer keeps one.
 func (in secretIn) Layer() *envoy.Layer {
-	var out secrets
+	out := secrets{from: in.secrets}
 	for _, dest := range in.destinations.Items() {
 		destination.EachCluster(dest, func(port uint32, subset *networking.Subset) {
-			out.client(destination.PolicyFor(dest.Rule, subset, port).Tls)
+			out.client(destination.PolicyFor(dest.Rule, subset, port), in.router)
 		})
 	}
 	for _, g := range in.gateways.Items() {
@@ -121,22 +163,26 @@ func (in secretIn) Layer() *envoy.Layer {
 			out.server(l.Tls)
 		}
 	}
-	return envoy.NewLayer(out...)
+	return envoy.NewLayer(out.made...)
 }
 
 // secrets collects the secrets of settings.
-type secrets []*resource.Resource
+type secrets struct {
+	from *secret.Namespace // immutable
+	made []*resource.Resource
+}
 
-// client adds what a cluster with settings t refers to.
-func (s *secrets) client(t *networking.ClientTLSSettings) {
-	if !destination.UsesTLS(t) {
+// client adds what a cluster with policy p refers to.
+func (s *secrets) client(p destination.Policy, router bool) {
+	if !destination.UsesTLS(p.Tls) {
 		return
 	}
-	if t.Mode == networking.ClientTLSSettings_MUTUAL {
-		s.certificate(Certificate{t.ClientCertificate, t.PrivateKey})
+	may := router || p.Selected
+	if p.Tls.Mode == networking.ClientTLSSettings_MUTUAL {
+		s.certificate(certificateOf(p.Tls, may))
 	}
-	if !t.InsecureSkipVerify.GetValue() {
-		*s = append(*s, buildRoots(RootsOf(t)))
+	if !p.Tls.InsecureSkipVerify.GetValue() {
+		s.roots(rootsOf(p.Tls, may))
 	}
 }
 
@@ -145,24 +191,65 @@ func (s *secrets) server(t *networking.ServerTLSSettings) {
 	for _, c := range CertificatesOf(t) {
 		s.certificate(c)
 	}
-	if r, asks := ClientRoots(t); asks && r.File != "" {
-		*s = append(*s, buildRoots(r))
+	if r, asks := ClientRoots(t); asks {
+		s.roots(r)
 	}
 }
 
 func (s *secrets) certificate(c Certificate) {
-	if c.Chain != "" {
-		*s = append(*s, buildCertificate(c))
+	switch {
+	case c.credential != "":
+		s.credential(c.credential)
+	case c.Chain != "":
+		s.made = append(s.made, buildCertificate(c))
 	}
 }
 
-// Certificate is a certificate chain and its key by the paths of their files on the proxy's
-// machine. It comes as a secret that names the files, because only then Envoy takes them anew when
-// they are replaced. Source: envoyproxy.io, TlsCertificate.watched_directory and "Key rotation".
-type Certificate struct{ Chain, Key string }
+func (s *secrets) roots(r roots) {
+	switch {
+	case r.credential != "":
+		s.credential(r.credential)
+	case r.File != "":
+		s.made = append(s.made, buildRoots(r))
+	}
+}
 
-// Name is "file-cert:<chain>~<key>". Source: Istio, SdsCertificateConfig.GetResourceName.
-func (c Certificate) Name() string { return "file-cert:" + c.Chain + "~" + c.Key }
+// credential adds a secret that credentialName names. While there is none, the proxy is told so:
+// Envoy then serves everything else, and keeps one that it has.
+// Source: Envoy, SdsApi::onConfigUpdate: a removal is ignored, and ends the wait for the secret.
+func (s *secrets) credential(name string) {
+	v, ok := s.from.Resource(name)
+	if !ok {
+		return
+	}
+	s.made = append(s.made, resource.New(resource.SecretType, name, nil, func() []byte {
+		m := &tlsv3.Secret{Name: name}
+		if v.Certificate != "" {
+			m.Type = &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
+				CertificateChain: inline(v.Certificate), PrivateKey: inline(v.Key)}}
+			return resource.Encode(m)
+		}
+		trusted := &tlsv3.CertificateValidationContext{TrustedCa: inline(v.Authorities)}
+		if v.Revoked != "" {
+			trusted.Crl = inline(v.Revoked)
+		}
+		m.Type = &tlsv3.Secret_ValidationContext{ValidationContext: trusted}
+		return resource.Encode(m)
+	}))
+}
+
+func inline(text string) *corev3.DataSource {
+	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte(text)}}
+}
+
+// Certificate is a certificate chain and its key: a secret, or the paths of their files on the
+// proxy's machine. Files come as a secret that names them, because only then Envoy takes them anew
+// when they are replaced. Source: envoyproxy.io, TlsCertificate.watched_directory and "Key rotation".
+type Certificate struct{ Chain, Key, credential string }
+
+// Name is that of the secret, or "file-cert:<chain>~<key>". Source: Istio,
+// SdsCertificateConfig.GetResourceName.
+func (c Certificate) Name() string { return cmp.Or(c.credential, "file-cert:"+c.Chain+"~"+c.Key) }
 
 // CertificatesOf are those of a server: the first of several is what a client without SNI sees.
 // None where the server shows the proxy's own, and without settings.
@@ -170,14 +257,18 @@ func CertificatesOf(t *networking.ServerTLSSettings) []Certificate {
 	if t == nil || t.Mode == networking.ServerTLSSettings_ISTIO_MUTUAL {
 		return nil
 	}
-	if len(t.TlsCertificates) > 0 {
-		out := make([]Certificate, 0, len(t.TlsCertificates))
-		for _, c := range t.TlsCertificates {
-			out = append(out, Certificate{c.ServerCertificate, c.PrivateKey})
-		}
-		return out
+	var out []Certificate
+	names, _ := push.ServerSecrets(t)
+	for _, name := range names {
+		out = append(out, Certificate{credential: name})
 	}
-	return []Certificate{{t.GetServerCertificate(), t.GetPrivateKey()}}
+	for _, c := range t.TlsCertificates {
+		out = append(out, Certificate{Chain: c.ServerCertificate, Key: c.PrivateKey})
+	}
+	if len(out) == 0 {
+		out = []Certificate{{Chain: t.ServerCertificate, Key: t.PrivateKey}}
+	}
+	return out
 }
 
 // ClientRoots are the authorities of the clients of a server, and whether it asks clients for a
@@ -185,7 +276,10 @@ func CertificatesOf(t *networking.ServerTLSSettings) []Certificate {
 func ClientRoots(t *networking.ServerTLSSettings) (roots, bool) {
 	switch t.GetMode() {
 	case networking.ServerTLSSettings_MUTUAL, networking.ServerTLSSettings_OPTIONAL_MUTUAL:
-		return roots{t.CaCertificates, t.CaCrl}, true
+		if _, authorities := push.ServerSecrets(t); authorities != "" {
+			return roots{credential: authorities}, true
+		}
+		return roots{File: t.CaCertificates, crl: t.CaCrl}, true
 	default:
 		return roots{}, false
 	}

@@ -1,0 +1,41 @@
+package adminapi
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/secret"
+)
+
+// CreateSecret writes a secret to the store, or replaces it. Errors: admin.ErrInvalid if proxies
+// could not use it.
+func (a *API) CreateSecret(ctx context.Context, q admin.SecretRequest) (secret.Status, error) {
+	made, err := a.Secrets.Create(ctx, q.Secret, q.Value)
+	e := audit.Event{Action: audit.SecretCreate, Actor: admin.Actor(ctx), Target: q.Secret.String()}
+	if !made.Expires.IsZero() {
+		e.Details = map[string]string{"expires": made.Expires.UTC().Format(time.RFC3339)}
+	}
+	a.recordOutcome(e, err)
+	if errors.Is(err, secret.ErrInvalid) {
+		err = admin.NewError(admin.ErrInvalid, "%v", err)
+	}
+	return made, err
+}
+
+// ListSecrets lists the secrets in use, without their keys.
+func (a *API) ListSecrets(context.Context, admin.None) ([]secret.Status, error) {
+	return a.Secrets.List(), nil
+}
+
+// DeleteSecret deletes a secret from the store. Errors: admin.ErrNotFound.
+func (a *API) DeleteSecret(ctx context.Context, n secret.Name) (admin.None, error) {
+	err := a.Secrets.Delete(ctx, n)
+	a.recordOutcome(audit.Event{Action: audit.SecretDelete, Actor: admin.Actor(ctx), Target: n.String()}, err)
+	if errors.Is(err, secret.ErrNotFound) {
+		err = admin.NewError(admin.ErrNotFound, "%v: \"ashorectl secret list\" lists the secrets", err)
+	}
+	return admin.None{}, err
+}
