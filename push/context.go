@@ -2,6 +2,7 @@ package push
 
 import (
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/internal/pmap"
 	"github.com/ashore-mesh/ashore/registry"
 )
@@ -47,6 +48,8 @@ type Context struct {
 	peers, requests, authorization, telemetry policies
 	identities                                identities
 
+	networkGateways *intern.List[networkGateway]
+
 	cache    *contextCache // lazily computed results
 	previous *contextCache // cache of the last context that was used; keeps its results in memory
 }
@@ -67,6 +70,7 @@ func Build(prev *Context, in Inputs) *Context {
 		c.workloads = c.workloads.with(c.tables, ch)
 		c.identities = c.identities.with(c.tables, ch)
 	}
+	c.networkGateways = c.resolveGateways()
 	if prev.cache != nil && prev.cache.used.Load() {
 		c.previous = prev.cache
 	}

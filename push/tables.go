@@ -26,6 +26,7 @@ type tables struct {
 	strings      intern.Lists[string]
 	destinations intern.Lists[Destination]
 	providers    intern.Lists[*mesh.MeshConfig_ExtensionProvider]
+	gateways     intern.Lists[networkGateway]
 
 	own          *memo.Func[Own, Own]
 	egressOf     *memo.Func[Egress, Egress]
@@ -39,6 +40,7 @@ type tables struct {
 	view         *memo.Func[viewIn, view]
 	identityView *memo.Func[identityViewIn, view]
 	scope        *memo.Func[Scope, Scope]
+	gatewaysOf   *memo.Func[networkGatewaysIn, NetworkGateways]
 
 	identities   intern.Lists[Identity]
 	peerPolicies *memo.Func[PeerPolicies, PeerPolicies]
@@ -60,6 +62,7 @@ func newTables() *tables {
 		view:         memo.New(newView),
 		identityView: memo.New(newIdentityView),
 		scope:        memo.New(pointer[Scope]),
+		gatewaysOf:   memo.New(newNetworkGateways),
 
 		peerPolicies: memo.New(newPeerPolicies),
 

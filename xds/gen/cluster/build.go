@@ -49,7 +49,7 @@ type encodedShape struct {
 // buildCluster makes the cluster of a spec. Envoy's limit for the first answer of its endpoints
 // stays (15s): without one a cluster could stand still for ever.
 func (g *Generator) buildCluster(s clusterSpec) *envoy.Part {
-	name := envoy.OutboundCluster(s.port, s.subset.GetName(), s.service.Host)
+	name := s.assignment().Name()
 	shape := s.shape()
 	var refs []resource.Ref
 	if shape.discovery == destination.ByEDS {
@@ -99,7 +99,9 @@ func (s clusterSpec) shape() clusterShape {
 	if shape.discovery == destination.ByOriginal && s.service.Resolution == registry.Passthrough {
 		shape.upstreamPort = port.TargetPort
 	}
-	if destination.UsesTLS(s.policy.Tls) {
+	if s.forwarded { // to Envoy these are bytes
+		shape.protocol, shape.policy.Tls = registry.TCP, nil
+	} else if destination.UsesTLS(s.policy.Tls) {
 		shape.peer = s.service.Host
 		if len(s.service.SubjectAltNames) > 0 {
 			shape.names = s.service
@@ -112,7 +114,8 @@ func (s clusterSpec) shape() clusterShape {
 func (s clusterSpec) assignment() endpoint.Assignment {
 	return endpoint.Assignment{
 		Service: s.service, Port: s.port, Subset: s.subset, Endpoints: s.endpoints, Order: s.order,
-		Cluster: s.mesh.Cluster(), Mutual: s.mutual == destination.MutualAuto, Peers: s.peers, Inbound: s.inbound,
+		Cluster: s.mesh.Cluster(), Mutual: s.mutual, Peers: s.peers, Inbound: s.inbound,
+		Gateways: s.gateways, Forwarded: s.forwarded,
 	}
 }
 

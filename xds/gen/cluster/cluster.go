@@ -50,6 +50,8 @@ type clusterIn struct {
 	peers *push.PeerPolicies
 	// inbound are the inbound listeners of endpoints to which nothing is redirected.
 	inbound *push.InboundListeners
+	// gateways are those of other networks.
+	gateways *push.NetworkGateways
 }
 
 // Plans implements envoy.Kind.
@@ -59,6 +61,9 @@ func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 		generator: g, destinations: sc.Destinations, mesh: sc.Mesh, router: sc.Type == push.Router,
 		interception: sc.Interception, families: envoy.FamiliesOf(sc), identity: sc.Identity,
 		endpoints: g.indexes.Endpoints(index.DNS, sc),
+	}
+	if len(index.DNS) > 0 {
+		in.gateways = sc.NetworkGateways
 	}
 	if len(index.DNS) > 0 && in.identity {
 		in.peers, in.inbound = sc.PeerAuthentications.Disabling(), sc.InboundListeners
@@ -79,10 +84,12 @@ type clusterSpec struct {
 	// the small ones stand together: what is not larger than 128 bytes is kept without an
 	// allocation of its own
 	router bool
-	mutual destination.Mutual // whether mutual TLS is spoken
+	// forwarded is a cluster to which a router forwards the TLS connections of clients.
+	forwarded bool
+	mutual    destination.Mutual // whether mutual TLS is spoken
 	// anyName says that no endpoint names a service account, where mutual TLS is spoken.
 	anyName bool
-	// families is set only where the cluster carries its endpoints, as are the last four.
+	// families is set only where the cluster carries its endpoints, as are the last five.
 	families envoy.Families
 	subset   *networking.Subset
 	policy   destination.Policy
@@ -95,6 +102,7 @@ type clusterSpec struct {
 	order      destination.Order
 	peers      *push.PeerPolicies
 	inbound    *push.InboundListeners
+	gateways   *push.NetworkGateways
 }
 
 // Layer makes the layer that equal proxies share.
@@ -105,10 +113,11 @@ func (in clusterIn) Layer() *envoy.Layer {
 		spec := clusterSpec{service: d.Service, mesh: in.mesh, router: in.router, rule: destination.Deciding(d.Rule)}
 		dns := destination.IsDNS(d.Service.Resolution)
 		if dns {
-			spec.endpoints, spec.families = in.endpoints.Items()[next], in.families
+			spec.endpoints, spec.families, spec.gateways = in.endpoints.Items()[next], in.families, in.gateways
 			next++
 		}
-		destination.EachCluster(d, func(port uint32, s *networking.Subset) {
+		destination.EachCluster(d, func(port uint32, s *networking.Subset, forwarded bool) {
+			spec.forwarded = forwarded
 			spec.port, spec.subset, spec.policy = port, s, destination.PolicyFor(d.Rule, s, port)
 			spec = spec.withMutual(in.identity, d.Identities)
 			if dns {

@@ -81,6 +81,14 @@ func (p tcpPlanner) direct(host string, port uint32) tcpSpec {
 	return s
 }
 
+// forward is a chain of TLS that a gateway does not end, to one port of a service.
+func (p tcpPlanner) forward(d push.Destination, port uint32, subset string) tcpSpec {
+	name := envoy.ForwardedCluster(port, subset, d.Service.Host)
+	s := tcpSpec{statPrefix: name, cluster: name}
+	s.apply(d.Rule, port, subset)
+	return s
+}
+
 // routed is a chain of the routes of a VirtualService, nil when none of them takes connections.
 // Source: Istio: of several destinations, the first one's rule holds for all, and those of weight
 // zero are left out.

@@ -109,8 +109,10 @@ func (Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 func (in secretIn) Layer() *envoy.Layer {
 	var out secrets
 	for _, dest := range in.destinations.Items() {
-		destination.EachCluster(dest, func(port uint32, subset *networking.Subset) {
-			out.client(destination.PolicyFor(dest.Rule, subset, port).Tls)
+		destination.EachCluster(dest, func(port uint32, subset *networking.Subset, forwarded bool) {
+			if !forwarded {
+				out.client(destination.PolicyFor(dest.Rule, subset, port).Tls)
+			}
 		})
 	}
 	for _, g := range in.gateways.Items() {
