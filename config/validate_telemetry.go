@@ -6,12 +6,22 @@ import (
 	"strings"
 
 	telemetry "istio.io/api/telemetry/v1alpha1"
+
+	"github.com/ashore-mesh/ashore/internal/envoylabel"
 )
 
 // tracing checks which spans a proxy reports.
 func (c *checker) tracing(path string, t *telemetry.Tracing) {
 	if len(t.Providers) > 1 {
-		c.errorf(path+".providers", "spans go to one provider: keep one of the %d", len(t.Providers))
+		c.warnf(path+".providers", "spans go to the first provider: remove the other %d", len(t.Providers)-1)
+	}
+}
+
+// metrics checks how one kind of metrics is made.
+func (c *checker) metrics(path string, m *telemetry.Metrics) {
+	if m.ReportingInterval != nil {
+		c.warnf(path+".reportingInterval",
+			"this has no effect: proxies count connections when they open and when they end")
 	}
 }
 
@@ -39,8 +49,8 @@ func checkTag(name string) string {
 	if !regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`).MatchString(name) {
 		return quote(name) + " is not the name of a tag: use letters, digits and \"_\""
 	}
-	// The agent computes other labels from these (package xds/gen/telemetry), and Prometheus has "le".
-	reserved := []string{"reporter", "service", "peer_principal", "peer_workload", "removed_tags", "cluster_name", "le"}
+	// The agent computes other labels from these, and Prometheus has "le".
+	reserved := append(envoylabel.All(), "cluster_name", "le")
 	if slices.Contains(reserved, name) || strings.HasPrefix(name, "__") {
 		return quote(name) + " is reserved: choose another name"
 	}

@@ -1,6 +1,8 @@
 package push
 
 import (
+	"slices"
+
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/internal/pmap"
@@ -45,8 +47,8 @@ type Context struct {
 	workloads workloadIndex
 	entries   workloadEntries
 
-	peers, requests, authorization, telemetry policies
-	identities                                identities
+	peers, requests, authorization, telemetry, filters policies
+	identities                                         identities
 
 	networkGateways *intern.List[networkGateway]
 
@@ -57,8 +59,7 @@ type Context struct {
 // Build returns the context for in. It reuses the unchanged parts of prev, which may be nil, so the
 // cost is proportional to the changes.
 func Build(prev *Context, in Inputs) *Context {
-	// The indexes contain resolved host names, so a new domain rebuilds all of them.
-	if prev == nil || prev.in.Mesh.Domain != in.Mesh.Domain {
+	if prev == nil || !sameIndexes(prev.in.Mesh, in.Mesh) {
 		prev = &Context{tables: newTables()}
 	}
 	c := *prev
@@ -78,6 +79,13 @@ func Build(prev *Context, in Inputs) *Context {
 	return &c
 }
 
+// sameIndexes reports whether the indexes of both meshes are equal. They contain resolved host
+// names, and VirtualServices with the delegates that they see.
+func sameIndexes(a, b *Mesh) bool {
+	return a.Domain == b.Domain && slices.Equal(a.Config.GetDefaultVirtualServiceExportTo(),
+		b.Config.GetDefaultVirtualServiceExportTo())
+}
+
 // Inputs returns what the context was built from.
 func (c *Context) Inputs() Inputs { return c.in }
 
@@ -92,7 +100,7 @@ func (c *Context) index(ch pmap.Change[config.Key, *config.Object]) {
 	}
 	switch ch.Key.Kind {
 	case config.VirtualService:
-		c.virtual = c.virtual.with(ch.Key, ch.New, c.in.Mesh.Domain)
+		c.virtual = c.virtual.with(ch.Key, c.in)
 	case config.DestinationRule:
 		c.rules = c.rules.with(ch.Old, ch.New, c.in.Mesh.Domain)
 	case config.Sidecar:
@@ -109,6 +117,8 @@ func (c *Context) index(ch pmap.Change[config.Key, *config.Object]) {
 		c.authorization.byKey = set(c.authorization.byKey, ch.Key, ch.New)
 	case config.Telemetry:
 		c.telemetry.byKey = set(c.telemetry.byKey, ch.Key, ch.New)
+	case config.EnvoyFilter:
+		c.filters.byKey = set(c.filters.byKey, ch.Key, ch.New)
 	}
 }
 

@@ -93,6 +93,9 @@ func describe(c *push.Context, n push.Node) string {
 			fmt.Fprintf(&b, "policy %v %d\n", o.Key, o.Hash)
 		}
 	}
+	for _, p := range f.Patches.Items() {
+		fmt.Fprintf(&b, "patch %v %d %d\n", p.Filter.Key, p.Filter.Hash, p.Index)
+	}
 	for _, o := range sc.PeerAuthentications.Of("a", map[string]string{"app": "web"}) {
 		fmt.Fprintf(&b, "peers of a %v %d\n", o.Key, o.Hash)
 	}
@@ -130,7 +133,7 @@ func describe(c *push.Context, n push.Node) string {
 			fmt.Fprintf(&b, " %v", s.Key)
 		}
 		for _, vs := range e.Routes.Items() {
-			fmt.Fprintf(&b, " %v%v%v", vs.Object.Key, vs.Spec.Hosts, vs.Spec.Gateways)
+			fmt.Fprintf(&b, " %v%v%v%v", vs.Object.Key, vs.Spec.Hosts, vs.Spec.Gateways, vs.Spec.Http)
 		}
 		b.WriteByte('\n')
 	}
@@ -189,6 +192,13 @@ func (e *editor) edit(what, which, how byte) {
 		if how%3 == 1 {
 			vs.Http[0].Match = []*networking.HTTPMatchRequest{{SourceLabels: map[string]string{"app": "web"}}}
 		}
+		switch how % 9 {
+		case 7:
+			vs.Hosts = nil
+		case 8:
+			vs.Http = append(vs.Http, &networking.HTTPRoute{Delegate: &networking.Delegate{Name: fmt.Sprint("n", how/9%2),
+				Namespace: namespaces[int(how)/3%3]}})
+		}
 		e.put(config.VirtualService, ns, name, vs)
 	case 3:
 		if gone {
@@ -198,8 +208,12 @@ func (e *editor) edit(what, which, how byte) {
 		if how%5 == 0 {
 			host = "*.example.com"
 		}
-		e.put(config.DestinationRule, ns, name, &networking.DestinationRule{Host: host, ExportTo: to,
-			Subsets: []*networking.Subset{{Name: fmt.Sprint("v", how)}}})
+		rule := &networking.DestinationRule{Host: host, ExportTo: to,
+			Subsets: []*networking.Subset{{Name: fmt.Sprint("v", how)}}}
+		if how%4 == 3 {
+			rule.WorkloadSelector = &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"app": "web"}}
+		}
+		e.put(config.DestinationRule, ns, name, rule)
 	case 4:
 		if gone {
 			e.remove(config.Sidecar, ns, name)
@@ -230,7 +244,7 @@ func (e *editor) edit(what, which, how byte) {
 // or for some.
 func (e *editor) policy(ns, name string, how byte, gone bool) {
 	kind := []config.Kind{config.PeerAuthentication, config.RequestAuthentication,
-		config.AuthorizationPolicy, config.Telemetry}[int(how/7)%4]
+		config.AuthorizationPolicy, config.Telemetry, config.EnvoyFilter}[int(how/7)%5]
 	if how%4 == 0 {
 		ns = testMesh().Config.GetRootNamespace()
 	}
@@ -252,6 +266,11 @@ func (e *editor) policy(ns, name string, how byte, gone bool) {
 		e.put(kind, ns, name, p)
 	case kind == config.RequestAuthentication:
 		e.put(kind, ns, name, &security.RequestAuthentication{Selector: who})
+	case kind == config.EnvoyFilter:
+		e.put(kind, ns, name, &networking.EnvoyFilter{Priority: int32(how%5) - 2,
+			WorkloadSelector: &networking.WorkloadSelector{Labels: who.GetMatchLabels()},
+			ConfigPatches: []*networking.EnvoyFilter_EnvoyConfigObjectPatch{{Match: &networking.EnvoyFilter_EnvoyConfigObjectMatch{
+				Context: networking.EnvoyFilter_PatchContext(how % 4)}}}})
 	case kind == config.Telemetry:
 		e.put(kind, ns, name, &telemetry.Telemetry{Selector: who})
 	default:

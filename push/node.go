@@ -72,9 +72,21 @@ type Node struct {
 	// protobuf encoding. It is an empty text if the group has none, and zero if the workload did
 	// not register with a group.
 	Probe unique.Handle[string]
+	// Metadata lists the metadata of the node that is text, sorted by key. EnvoyFilters match it.
+	Metadata *intern.List[Label]
 	// ProxyConfig is the part of Istio's ProxyConfig that annotations of this WorkloadGroup set, in
 	// protobuf encoding; zero if there is no group.
 	ProxyConfig unique.Handle[string]
+}
+
+// metadata returns the metadata with that key. It is empty if there is none.
+func (n Node) metadata(key string) string {
+	for _, m := range n.Metadata.Items() {
+		if m.Key == key {
+			return m.Value
+		}
+	}
+	return ""
 }
 
 // Facets are the facts that a proxy's resources depend on. Proxies with equal facets get equal
@@ -88,6 +100,8 @@ type Facets struct {
 	Sidecar *SidecarConfig
 	// Gateways lists the servers that select the proxy (routers only), in order of precedence.
 	Gateways *intern.List[GatewayServer]
+	// Rules lists the DestinationRules whose workloadSelector selects the proxy.
+	Rules *intern.List[*config.Object]
 	// Own holds the addresses and inbound ports of the proxy. Nil for routers.
 	Own *Own
 	// RouteSources lists the conditional matches of routes (by source labels or namespace) that
@@ -126,6 +140,9 @@ type Facets struct {
 	// Telemetry lists the Telemetry objects that apply to the proxy: of the mesh, of its namespace and
 	// of its labels, in this order, at most one of each.
 	Telemetry *intern.List[*config.Object]
+	// Patches lists the patches of the EnvoyFilters that select the proxy, in the order in which they
+	// apply. Nil if there are none.
+	Patches *intern.List[Patch]
 }
 
 // Own holds the facts that are specific to one proxy. Equal values are one pointer.

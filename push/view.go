@@ -46,6 +46,7 @@ type viewIn struct {
 	services  *serviceView
 	routes    *routeView
 	rules     *ruleView
+	selected  *intern.List[*config.Object] // Facets.Rules
 	typ       NodeType
 	namespace string
 	sidecar   *SidecarConfig
@@ -85,6 +86,7 @@ type contextCache struct {
 	views         sync.Map // viewIn -> *view
 	identityViews sync.Map // identityViewIn -> *view
 	servers       sync.Map // serverViewIn -> *serverView
+	versions      sync.Map // pattern of EnvoyFilters -> *regexp.Regexp
 }
 
 func newContextCache(c *Context) *contextCache {
@@ -101,7 +103,7 @@ func (c *Context) viewOf(f Facets) *view {
 	c.cache.used.Store(true)
 	in := viewIn{
 		tables: c.tables, mesh: c.in.Mesh, services: c.cache.services(), routes: c.cache.routes(), rules: c.cache.rules(),
-		typ: f.Type, namespace: f.Namespace, sidecar: f.Sidecar, gateways: f.Gateways,
+		selected: f.Rules, typ: f.Type, namespace: f.Namespace, sidecar: f.Sidecar, gateways: f.Gateways,
 		providers: c.providersFor(f),
 	}
 	v := keep(&c.cache.views, c.tables.view, in)
@@ -157,14 +159,17 @@ func (in viewIn) meshRoutes(keep func(*VirtualService) bool) *intern.List[*Virtu
 
 // destinations returns the services with the rule of each. Both lists are sorted by host.
 func (in viewIn) destinations(called, forwarded []*registry.Service) *Destinations {
+	rule := func(s *registry.Service) *DestinationRule {
+		return in.rules.find(in.namespace, s, in.selected.Items())
+	}
 	list := make([]Destination, len(called))
 	for i, s := range called {
-		list[i] = Destination{Service: s, Rule: in.rules.find(in.namespace, s)}
+		list[i] = Destination{Service: s, Rule: rule(s)}
 	}
 	for _, s := range forwarded {
 		i, routed := slices.BinarySearchFunc(list, s.Host, byHost)
 		if !routed {
-			list = slices.Insert(list, i, Destination{Service: s, Rule: in.rules.find(in.namespace, s), Unrouted: true})
+			list = slices.Insert(list, i, Destination{Service: s, Rule: rule(s), Unrouted: true})
 		}
 		list[i].Forwarded = true
 	}

@@ -14,7 +14,21 @@ import (
 )
 
 func (t *tool) explainGroup() *cobra.Command {
-	return group("explain", "Explain what happens to requests", t.explainRequestCommand(), t.explainFlagsCommand())
+	cmd := group("explain", "Explain a kind or a field, where a request goes, and response flags",
+		t.explainRequestCommand(), t.explainFlagsCommand())
+	cmd.Use = "explain KIND[.FIELD...]"
+	cmd.Example = `  ashorectl explain virtualservice
+  ashorectl explain vs.http.retries
+  ashorectl explain request web-1.shop api.shop.svc.cluster.local`
+	cmd.Args = cobra.MaximumNArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		return t.explainKind(cmd, args[0])
+	}
+	cmd.ValidArgsFunction = words(kinds()...)
+	return cmd
 }
 
 // explainedRequest is what happens to a request.
@@ -168,8 +182,8 @@ func requestText(e explainedRequest) string {
 	for _, o := range e.Outcomes {
 		texts = append(texts, outcomeText(o))
 	}
-	return sections(append(texts, "Envoys may know more, such as ejected endpoints. What one answered is in its access "+
-		"log:\nashorectl explain flags explains the response flags.\n")...)
+	return sections(append(texts, "Envoy may also have ejected endpoints. Its access log shows the actual response;\n"+
+		"ashorectl explain flags explains its response flags.\n")...)
 }
 
 func outcomeText(o outcome) string {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/prototext"
@@ -60,7 +61,7 @@ func proxyStatus(p xds.ProxyStatus) admin.ProxyStatus {
 
 func typeStatus(t xds.TypeStatus) admin.TypeStatus {
 	out := admin.TypeStatus{Type: shortType(t.TypeURL), Resources: t.Resources, AcknowledgedAt: t.AcknowledgedAt,
-		Latest: t.Latest, InFlight: t.Pending, Rejections: t.Rejections, Everything: t.Everything}
+		State: t.State(), Latest: t.Latest, InFlight: t.Pending, Rejections: t.Rejections, Everything: t.Everything}
 	if t.Objects {
 		out.Objects = path.Base(t.TypeURL) // networking.istio.io/v1/VirtualService, core/v1alpha1/MeshConfig
 	}
@@ -68,8 +69,11 @@ func typeStatus(t xds.TypeStatus) admin.TypeStatus {
 		out.Subscribed = t.Subscribed
 	}
 	for _, r := range t.Rejected {
-		out.Rejected = append(out.Rejected, admin.Rejection{Time: r.At, Resource: r.Name, Version: r.Version,
-			Error: r.Message})
+		text := r.Message
+		if len(r.Patches) > 0 {
+			text = "changed by " + strings.Join(r.Patches, ", ") + ": " + text
+		}
+		out.Rejected = append(out.Rejected, admin.Rejection{Time: r.At, Resource: r.Name, Version: r.Version, Error: text})
 	}
 	if t.Rejection != nil && len(out.Rejected) == 0 { // the culprit is not found yet
 		out.Rejected = []admin.Rejection{{Error: t.Rejection.Message}}
@@ -92,11 +96,15 @@ func dumpOf(t xds.TypeDump) (admin.DumpType, error) {
 }
 
 // bodyJSON is a resource in protobuf's JSON. A type that this program does not know is shown as its
-// bytes. Of a secret only the name is shown.
+// bytes. Of a secret only the certificates are shown.
 func bodyJSON(name string, a *anypb.Any) (json.RawMessage, error) {
 	switch a.TypeUrl {
 	case resource.SecretType:
-		return json.Marshal(map[string]string{"name": name, "secret": "[redacted]"})
+		public, err := xds.PublicSecret(a)
+		if err != nil {
+			return nil, err
+		}
+		return protojson.Marshal(public)
 	case resource.NameTableType:
 		m, err := newNameTable()
 		if err == nil {

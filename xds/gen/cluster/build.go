@@ -7,6 +7,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -49,7 +50,7 @@ type encodedShape struct {
 // buildCluster makes the cluster of a spec. Envoy's limit for the first answer of its endpoints
 // stays (15s): without one a cluster could stand still for ever.
 func (g *Generator) buildCluster(s clusterSpec) *envoy.Part {
-	name := s.assignment().Name()
+	name := destination.ClusterName(s.service.Host, s.port, s.subset, s.forwarded)
 	shape := s.shape()
 	var refs []resource.Ref
 	if shape.discovery == destination.ByEDS {
@@ -57,7 +58,7 @@ func (g *Generator) buildCluster(s clusterSpec) *envoy.Part {
 	}
 	var hosts []endpoint.Host
 	if shape.discovery == destination.ByNames || shape.discovery == destination.ByName {
-		hosts = s.assignment().Hosts(endpoint.Resolvable)
+		hosts = s.carried.Value().Hosts(endpoint.Resolvable)
 		if len(hosts) == 0 { // requests get a clear answer
 			shape.discovery = destination.Nowhere
 		}
@@ -100,7 +101,7 @@ func (s clusterSpec) shape() clusterShape {
 		shape.upstreamPort = port.TargetPort
 	}
 	if s.forwarded { // to Envoy these are bytes
-		shape.protocol, shape.policy.Tls = registry.TCP, nil
+		shape.protocol, shape.policy.Tls, shape.policy.Proxied = registry.TCP, nil, nil
 	} else if destination.UsesTLS(s.policy.Tls) {
 		shape.peer = s.service.Host
 		if len(s.service.SubjectAltNames) > 0 {
@@ -108,15 +109,6 @@ func (s clusterSpec) shape() clusterShape {
 		}
 	}
 	return shape
-}
-
-// assignment are the endpoints that the cluster carries.
-func (s clusterSpec) assignment() endpoint.Assignment {
-	return endpoint.Assignment{
-		Service: s.service, Port: s.port, Subset: s.subset, Endpoints: s.endpoints, Order: s.order,
-		Cluster: s.mesh.Cluster(), Mutual: s.mutual, Peers: s.peers, Inbound: s.inbound,
-		Gateways: s.gateways, Forwarded: s.forwarded,
-	}
 }
 
 // statsEnd ends the name of a cluster in the names of its metrics. Hosts have dots as metrics do:
@@ -130,7 +122,7 @@ func (s clusterSpec) encode(name string, shape *encodedShape, hosts []endpoint.H
 	own := &clusterv3.Cluster{Name: name, AltStatName: name + statsEnd}
 	s.speakMutual(own, shape.mutual)
 	if len(hosts) > 0 {
-		own.LoadAssignment = s.assignment().Message(name, hosts)
+		own.LoadAssignment = s.carried.Value().Message(name, hosts)
 	}
 	metadata := clusterMetadata{
 		rule: s.rule, port: s.port, external: s.service.External, services: []*registry.Service{s.service},
@@ -206,6 +198,9 @@ func (s clusterShape) cluster() *clusterv3.Cluster {
 		names = s.names.SubjectAltNames
 	}
 	applyTLS(c, h, s.policy.Tls, names, s.peer, s.protocol.IsHTTP())
+	if s.policy.Tls.GetMode() != networking.ClientTLSSettings_ISTIO_MUTUAL { // whose socket is not the shape's
+		c.TransportSocket = proxied(c.TransportSocket, s.policy.Proxied)
+	}
 	h.apply(c)
 	return c
 }

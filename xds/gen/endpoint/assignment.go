@@ -41,18 +41,10 @@ type Assignment struct {
 	Forwarded bool
 }
 
-// Name is the name of the cluster.
-func (s Assignment) Name() string {
-	if s.Forwarded {
-		return envoy.ForwardedCluster(s.Port, s.Subset.GetName(), s.Service.Host)
-	}
-	return envoy.OutboundCluster(s.Port, s.Subset.GetName(), s.Service.Host)
-}
-
 // buildAssignment makes the load assignment of a spec; an empty one where there are no endpoints,
 // so that the cluster does not wait for one.
 func buildAssignment(s Assignment) *resource.Resource {
-	name := s.Name()
+	name := destination.ClusterName(s.Service.Host, s.Port, s.Subset, s.Forwarded)
 	return resource.New(resource.EndpointType, name, nil, func() []byte {
 		return slices.Clip(s.append(nil, name, s.Hosts(reachable)))
 	})
