@@ -92,7 +92,8 @@ func (c *Context) networkOf(n Node) string {
 	return network
 }
 
-// networkGateway is an address at which a network is reached from others.
+// networkGateway is an address at which a network is reached from others. The zero address stands for
+// a network that has gateways, of which there may be none at the moment.
 type networkGateway struct {
 	network string
 	at      netip.AddrPort
@@ -107,6 +108,7 @@ func (c *Context) resolveGateways() *intern.List[networkGateway] {
 	var out []networkGateway
 	for name, network := range c.in.Mesh.Networks.config.Networks {
 		for _, g := range network.Gateways {
+			out = append(out, networkGateway{network: name})
 			if a, err := netip.ParseAddr(g.GetAddress()); err == nil {
 				out = append(out, networkGateway{name, netip.AddrPortFrom(a.Unmap(), uint16(g.Port))})
 			}
@@ -152,7 +154,6 @@ type NetworkGateways struct {
 
 // networkGatewaysIn holds everything that NetworkGateways depend on.
 type networkGatewaysIn struct {
-	networks *Networks
 	gateways *intern.List[networkGateway]
 	own      string
 	// ipv4 and ipv6 are the families of the addresses that the proxies can reach.
@@ -164,21 +165,18 @@ func (c *Context) networkGatewaysFor(f Facets) *NetworkGateways {
 	if !c.in.Mesh.Networks.gated() {
 		return nil
 	}
-	return c.tables.gatewaysOf.Get(networkGatewaysIn{c.in.Mesh.Networks, c.networkGateways, f.Network,
-		!f.IPv6Only, f.IPv6Only || f.DualStack})
+	return c.tables.gatewaysOf.Get(networkGatewaysIn{c.networkGateways, f.Network, !f.IPv6Only,
+		f.IPv6Only || f.DualStack})
 }
 
 func newNetworkGateways(in networkGatewaysIn) *NetworkGateways {
 	g := &NetworkGateways{own: in.own, byNetwork: map[string][]netip.AddrPort{}, scale: 1}
-	for name, network := range in.networks.config.Networks {
-		if len(network.Gateways) > 0 {
-			g.byNetwork[name] = nil // unreachable, if it has no address
-		}
-	}
 	for _, to := range in.gateways.Items() {
-		if v4 := to.at.Addr().Is4(); v4 && in.ipv4 || !v4 && in.ipv6 {
-			g.byNetwork[to.network] = append(g.byNetwork[to.network], to.at)
+		list := g.byNetwork[to.network]
+		if a := to.at.Addr(); a.Is4() && in.ipv4 || a.Is6() && in.ipv6 {
+			list = append(list, to.at)
 		}
+		g.byNetwork[to.network] = list
 	}
 	for _, list := range g.byNetwork {
 		g.scale = min(max(g.scale, leastCommonMultiple(g.scale, uint32(len(list)))), maxScale)
