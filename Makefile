@@ -94,7 +94,7 @@ fuzz: ## every fuzz target for FUZZTIME
 	done
 
 golden: ## rewrite the expected results of golden tests
-	$(GO) test ./config -run 'TestProblemTexts|TestMeshDoc' -update
+	$(GO) test ./config -run 'TestProblemTexts|TestMeshDoc|TestFieldsDoc' -update
 	$(GO) test ./xds/gen ./examples -run TestGolden -update
 	$(GO) test ./agent/intercept -run TestRender -update
 	$(GO) test ./cmd/ashorectl -run TestFieldComments -update

@@ -14,7 +14,7 @@ func fieldName(fd protoreflect.FieldDescriptor) string {
 }
 
 // unsupportedField is what a field asks for that Ashore does not do, and what to do instead. Both
-// are empty for other fields. docs/istio-differences.md lists them.
+// are empty for other fields. docs/istio-fields.md lists them.
 func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 	const (
 		byReference = "choosing workloads by reference"
@@ -58,6 +58,35 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 		return "the deprecated field targetPort", "name the application's port in defaultEndpoint"
 	}
 	return "", ""
+}
+
+// unsupportedValue is unsupportedField for one value of an enumeration.
+func unsupportedValue(v protoreflect.EnumValueDescriptor) (what, todo string) {
+	switch v.FullName() {
+	case "istio.networking.v1alpha3.EnvoyFilter.BOOTSTRAP":
+		return "a patch of the bootstrap", "ashore-agent writes it, from its own settings; remove the patch"
+	case "istio.networking.v1alpha3.EnvoyFilter.WAYPOINT":
+		return "a patch of waypoints", "there are no waypoints; remove the patch"
+	case "istio.telemetry.v1alpha1.MetricSelector.GRPC_REQUEST_MESSAGES",
+		"istio.telemetry.v1alpha1.MetricSelector.GRPC_RESPONSE_MESSAGES":
+		return "a change of " + string(v.Name()), "remove it; Envoy counts messages by cluster"
+	}
+	return "", ""
+}
+
+// Difference returns how a field that is enforced differs from Istio. Empty for other fields.
+func Difference(fd protoreflect.FieldDescriptor) string {
+	switch fieldName(fd) {
+	case "HTTPMatchRequest.without_headers":
+		return "a header with an empty value counts as missing"
+	case "AccessLogging.match":
+		return "the filter holds for requests of its own mode only"
+	case "AccessLogging.filter":
+		return "it is used without providers too, and for its own match.mode only"
+	case "ClientTLSSettings.subject_alt_names":
+		return "without any, the names of the ServiceEntry, sni or the host of the request are verified"
+	}
+	return ""
 }
 
 // required reports whether a field is checked although it is not set, because it must be.

@@ -102,12 +102,20 @@ func TestGoodExamples(t *testing.T) {
 // docs/meshconfig.md is what the table says.
 func TestMeshDoc(t *testing.T) {
 	t.Parallel()
-	const path = "../docs/meshconfig.md"
+	compareDoc(t, "../docs/meshconfig.md", meshDoc())
+}
+
+// docs/istio-fields.md is what the tables of fields and values say.
+func TestFieldsDoc(t *testing.T) {
+	t.Parallel()
+	compareDoc(t, "../docs/istio-fields.md", fieldsDoc())
+}
+
+// compareDoc compares a generated page, or rewrites it.
+func compareDoc(t *testing.T, path, want string) {
+	t.Helper()
 	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(meshDoc()), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,8 +123,8 @@ func TestMeshDoc(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(meshDoc(), string(got)); diff != "" {
-		t.Errorf("%s is out of date, run go test ./config -update (-want +got):\n%s", path, diff)
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("%s is out of date, run \"make golden\" (-want +got):\n%s", path, diff)
 	}
 }
 

@@ -28,9 +28,7 @@ func (c *checker) envoyPatch(path string, p *networking.EnvoyFilter_EnvoyConfigO
 	switch {
 	case p.ApplyTo == networking.EnvoyFilter_INVALID:
 		c.errorf(path+".applyTo", "applyTo is missing: write what is patched, such as HTTP_FILTER")
-	case p.ApplyTo == networking.EnvoyFilter_BOOTSTRAP:
-		c.unsupported(path+".applyTo", "a patch of the bootstrap",
-			"ashore-agent writes it, from its own settings; remove the patch")
+	case p.ApplyTo == networking.EnvoyFilter_BOOTSTRAP: // refused by unsupportedValue
 	case operation == networking.EnvoyFilter_Patch_INVALID:
 		c.errorf(path+".patch.operation", "the operation is missing: write one, such as MERGE or INSERT_BEFORE")
 	case !PatchAllows(p.ApplyTo, operation):
@@ -111,9 +109,6 @@ func (c *checker) patchMatch(path string, p *networking.EnvoyFilter_EnvoyConfigO
 		if other != kind && m != nil && isSet(m, other) {
 			c.errorf(below(path, other), "%s is not matched by %s", p.ApplyTo, other)
 		}
-	}
-	if m.GetContext() == networking.EnvoyFilter_WAYPOINT {
-		c.unsupported(path+".context", "a patch of waypoints", "there are no waypoints; remove the patch")
 	}
 	if v := m.GetProxy().GetProxyVersion(); len(v) > maxProxyVersion {
 		c.errorf(path+".proxy.proxyVersion", "the pattern has more than %d characters", maxProxyVersion)

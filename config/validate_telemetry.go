@@ -25,15 +25,6 @@ func (c *checker) metrics(path string, m *telemetry.Metrics) {
 	}
 }
 
-// metric checks which metric is changed.
-func (c *checker) metric(path string, m *telemetry.MetricSelector) {
-	switch m.GetMetric() {
-	case telemetry.MetricSelector_GRPC_REQUEST_MESSAGES, telemetry.MetricSelector_GRPC_RESPONSE_MESSAGES:
-		c.unsupported(path+".metric", "a change of "+m.GetMetric().String(),
-			"remove it; Envoy counts messages by cluster")
-	}
-}
-
 // tagOverride checks what becomes of one tag of a metric.
 func (c *checker) tagOverride(path string, o *telemetry.MetricsOverrides_TagOverride) {
 	switch remove := o.Operation == telemetry.MetricsOverrides_TagOverride_REMOVE; {

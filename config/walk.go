@@ -69,8 +69,17 @@ func (c *checker) entries(path string, fd protoreflect.FieldDescriptor, m protor
 	for _, k := range keys {
 		path := entry(path, k.String())
 		c.mapEntry(path, fd, k, m.Get(k))
+		if fieldName(fd) == "HTTPMatchRequest.without_headers" && isAnyValue(m.Get(k)) {
+			continue
+		}
 		c.value(path, fd.MapValue(), m.Get(k))
 	}
+}
+
+// isAnyValue says that a match is the regex "*", by which Istio means any value of a header.
+func isAnyValue(match protoreflect.Value) bool {
+	m, ok := match.Message().Interface().(*networking.StringMatch)
+	return ok && m.GetRegex() == "*"
 }
 
 // mapEntry checks the key of an entry of a map, and what its value has to do with it.
@@ -146,9 +155,7 @@ func (c *checker) value(path string, fd protoreflect.FieldDescriptor, v protoref
 		}
 		c.walk(path, v)
 	case protoreflect.EnumNumber:
-		if fd.Enum().Values().ByNumber(v) == nil {
-			c.errorf(path, "unknown value %d of %s: the sender has a newer version of the API", v, fd.Enum().Name())
-		}
+		c.enum(path, fd.Enum(), v)
 	case string:
 		c.why(path, textRule(fieldName(fd))(v))
 		if why := suspicion(fieldName(fd))(v); why != "" {
@@ -160,6 +167,17 @@ func (c *checker) value(path string, fd protoreflect.FieldDescriptor, v protoref
 		c.number(path, fd, float64(v))
 	case float64:
 		c.number(path, fd, v)
+	}
+}
+
+func (c *checker) enum(path string, enum protoreflect.EnumDescriptor, n protoreflect.EnumNumber) {
+	v := enum.Values().ByNumber(n)
+	if v == nil {
+		c.errorf(path, "unknown value %d of %s: the sender has a newer version of the API", n, enum.Name())
+		return
+	}
+	if what, todo := unsupportedValue(v); what != "" {
+		c.unsupported(path, what, todo)
 	}
 }
 
@@ -324,8 +342,6 @@ func (c *checker) message(path string, m proto.Message) {
 		c.tracing(path, m)
 	case *telemetry.Metrics:
 		c.metrics(path, m)
-	case *telemetry.MetricSelector:
-		c.metric(path, m)
 	case *telemetry.MetricsOverrides_TagOverride:
 		c.tagOverride(path, m)
 	}

@@ -33,6 +33,8 @@ type explainedField struct {
 	Description string `json:"description,omitempty"`
 	// Refused is why ashored does not accept it; empty: it does.
 	Refused string `json:"refused,omitempty"`
+	// Differs is how it differs from Istio, which Description is about.
+	Differs string `json:"differs,omitempty"`
 }
 
 // explainKind explains KIND[.FIELD...]. A field may be written with or without spec before it.
@@ -92,7 +94,8 @@ func commentsOf(message protoreflect.FullName) map[string]string {
 }
 
 func explainField(fd protoreflect.FieldDescriptor, comments map[string]string) explainedField {
-	return explainedField{fd.JSONName(), typeName(fd), comments[fd.JSONName()], config.Unsupported(fd)}
+	return explainedField{fd.JSONName(), typeName(fd), comments[fd.JSONName()], config.Unsupported(fd),
+		config.Difference(fd)}
 }
 
 func fieldNamed(m protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
@@ -171,6 +174,9 @@ func (e explainedKind) text() string {
 // description returns the lines about a field, each after indent.
 func (f explainedField) description(indent string) string {
 	text := f.Description
+	if f.Differs != "" {
+		text = strings.TrimSpace("DIFFERS: " + f.Differs + ". " + text)
+	}
 	if f.Refused != "" {
 		text = strings.TrimSpace("REFUSED: " + f.Refused + ". " + text)
 	}

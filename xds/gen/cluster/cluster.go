@@ -92,7 +92,7 @@ type clusterSpec struct {
 	mutual    destination.Mutual // whether mutual TLS is spoken
 	// anyName says that no endpoint names a service account, where mutual TLS is spoken.
 	anyName bool
-	// families is set only where the cluster carries its endpoints.
+	// families is set only where the proxy resolves names.
 	families envoy.Families
 	subset   *networking.Subset
 	policy   destination.Policy
@@ -116,6 +116,9 @@ func (in clusterIn) Layer() *envoy.Layer {
 		if dns {
 			carried.Endpoints, spec.families = in.endpoints.Items()[next], in.families
 			next++
+		}
+		if d.Service.Resolution == registry.DynamicDNS {
+			spec.families = in.families
 		}
 		destination.EachCluster(d, func(port uint32, s *networking.Subset, forwarded bool) {
 			spec.forwarded = forwarded

@@ -105,7 +105,7 @@ func IsDNS(r registry.Resolution) bool { return r == registry.DNS || r == regist
 // connections are forwarded to it, each has another cluster for these. UDP is not proxied.
 func EachCluster(d push.Destination, f func(port uint32, subset *networking.Subset, forwarded bool)) {
 	subsets := []*networking.Subset{nil}
-	if d.Rule != nil {
+	if d.Rule != nil && d.Service.Resolution != registry.DynamicDNS { // without endpoints no subsets
 		subsets = append(subsets, d.Rule.Spec.Subsets...)
 	}
 	for _, p := range d.Service.Ports {
