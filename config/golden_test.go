@@ -135,7 +135,7 @@ func meshDoc() string {
 
 Istio's MeshConfig stands in the section ` + "`mesh`" + ` of Ashore's settings file. Every field is listed here. A field that
 is not honoured gives a warning when it is set. One that would protect something and is not honoured yet is
-refused, so that nobody relies on it. There is no MeshNetworks.
+refused, so that nobody relies on it. MeshNetworks is [a file of its own](tasks/networks.md).
 
 | Field | Honoured | What it does here |
 | --- | --- | --- |

@@ -82,13 +82,10 @@ func (c *checker) serverTLS(path string, t *networking.ServerTLSSettings) {
 		}
 	case networking.ServerTLSSettings_ISTIO_MUTUAL:
 		c.refuse(path, present(t, append(own, clients[:3]...)...), ofMesh)
-	case networking.ServerTLSSettings_PASSTHROUGH:
+	case networking.ServerTLSSettings_PASSTHROUGH, networking.ServerTLSSettings_AUTO_PASSTHROUGH:
 		fields := slices.Concat(own, clients, []string{"cipherSuites", "minProtocolVersion", "maxProtocolVersion"})
 		c.refuse(path, present(t, fields...),
-			"PASSTHROUGH (also the default mode) does not end TLS: remove it, or set mode SIMPLE")
-	default:
-		c.unsupported(path+".mode", t.Mode.String(),
-			"use SIMPLE, MUTUAL or OPTIONAL_MUTUAL with files, ISTIO_MUTUAL, or PASSTHROUGH")
+			"PASSTHROUGH (also the default mode) and AUTO_PASSTHROUGH do not end TLS: remove it, or set mode SIMPLE")
 	}
 	c.tlsVersions(path, t)
 }

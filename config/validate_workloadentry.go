@@ -19,9 +19,7 @@ func (c *checker) workloadEntry(path string, e *networking.WorkloadEntry) {
 		if e.Address != "" {
 			c.warnf(path+".address", "this has no effect, because every workload registers its own address: remove it")
 		}
-	case e.Address == "" && e.Network != "":
-		c.unsupported(path+".address", "a workload without address, behind the gateway of its network",
-			"write its address")
+	case e.Address == "" && e.Network != "": // the gateway of its network knows it
 	case e.Address == "":
 		c.errorf(path+".address", "the address is missing: write an IP address, a host name or unix:///path")
 	case unix:

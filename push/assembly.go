@@ -173,7 +173,7 @@ func (a *assembly) parts(host registry.Host) []registry.Part {
 	supplies := a.services.Items(host)
 	out := make([]registry.Part, len(supplies))
 	for i, s := range supplies {
-		out[i] = registry.Part{Instances: s.Item, Source: s.Source}
+		out[i] = registry.Part{Instances: a.cfg.Mesh.Networks.assign(s.Item, s.Source), Source: s.Source}
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package push
 
 import (
 	"cmp"
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -53,15 +54,11 @@ func (c *Context) Classify(n Node) Facets {
 		f.Secrets = c.in.Secrets.Namespace(n.Namespace)
 	}
 	f.FailoverLabels = c.failoverLabels(n, v)
-	if slices.Contains(v.failoverKeys.Items(), networkLabel) {
-		f.Network = n.Network
+	if c.in.Mesh.Networks.gated() || slices.Contains(v.failoverKeys.Items(), registry.NetworkLabel) {
+		f.Network = c.networkOf(n)
 	}
 	return f
 }
-
-// networkLabel is the failoverPriority label that stands for the network of a workload.
-// Source: istio.io, LocalityLoadBalancerSetting.failoverPriority.
-const networkLabel = "topology.istio.io/network"
 
 // facetNamespace returns the proxy's namespace if its configuration depends on the namespace, else
 // empty.
@@ -92,33 +89,45 @@ func (c *Context) ownOf(n Node) *Own {
 // addresses, in its namespace.
 func (c *Context) inboundOf(n Node) []Inbound {
 	in := make([]Inbound, 0, 8)
-	for _, a := range n.IPs.Items() {
-		for key, w := range c.workloads.at(a) {
-			s, ok := c.in.Services.Get(key)
-			if !ok || w.namespace != n.Namespace {
-				continue
-			}
-			for _, p := range s.Ports {
-				if target := w.target(p); target != 0 {
-					in = append(in, Inbound{
-						Service: s, Port: p, TargetPort: target,
-						Mutual: w.mtls, Intercepted: w.intercepted, State: w.state(target),
-					})
-				}
+	for key, w := range c.endpointsOf(n) {
+		s, ok := c.in.Services.Get(key)
+		if !ok {
+			continue
+		}
+		for _, p := range s.Ports {
+			if target := w.target(p); target != 0 {
+				in = append(in, Inbound{
+					Service: s, Port: p, TargetPort: target,
+					Mutual: w.mtls, Intercepted: w.intercepted, State: w.state(target),
+				})
 			}
 		}
 	}
 	return in
 }
 
+// endpointsOf yields the endpoints that are the workload of n, and their services: those at its
+// addresses, in its namespace, and not in another network.
+func (c *Context) endpointsOf(n Node) iter.Seq2[registry.Key, workload] {
+	network := n.network()
+	return func(yield func(registry.Key, workload) bool) {
+		for _, a := range n.IPs.Items() {
+			for key, w := range c.workloads.at(a) {
+				elsewhere := w.network != "" && network != "" && w.network != network
+				if w.namespace == n.Namespace && !elsewhere && !yield(key, w) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // localityOf returns the locality of the workload's endpoint, or of the proxy if that is unset. As
 // in Istio, the registry takes precedence.
 func (c *Context) localityOf(n Node) registry.Locality {
-	for _, a := range n.IPs.Items() {
-		for _, w := range c.workloads.at(a) {
-			if w.namespace == n.Namespace && w.locality != (registry.Locality{}) {
-				return w.locality
-			}
+	for _, w := range c.endpointsOf(n) {
+		if w.locality != (registry.Locality{}) {
+			return w.locality
 		}
 	}
 	return n.Locality

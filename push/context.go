@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/internal/pmap"
 	"github.com/ashore-mesh/ashore/internal/secret"
 	"github.com/ashore-mesh/ashore/registry"
@@ -53,6 +54,8 @@ type Context struct {
 	peers, requests, authorization, telemetry, filters, extensions policies
 	identities                                                     identities
 
+	networkGateways *intern.List[networkGateway]
+
 	cache    *contextCache // lazily computed results
 	previous *contextCache // cache of the last context that was used; keeps its results in memory
 }
@@ -72,6 +75,7 @@ func Build(prev *Context, in Inputs) *Context {
 		c.workloads = c.workloads.with(c.tables, ch)
 		c.identities = c.identities.with(c.tables, ch)
 	}
+	c.networkGateways = c.resolveGateways()
 	if prev.cache != nil && prev.cache.used.Load() {
 		c.previous = prev.cache
 	}

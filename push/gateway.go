@@ -3,6 +3,7 @@ package push
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -73,6 +74,34 @@ func listenPort(s *networking.Server, targets []portTarget) uint32 {
 		}
 	}
 	return n
+}
+
+// Forwards reports whether a server of a Gateway forwards TLS connections to s by SNI: an
+// AUTO_PASSTHROUGH server that has the host of s, which is part of the mesh and not a wildcard.
+// Source: istio.io, ServerTLSSettings. "namespace/host" means services of that namespace.
+func Forwards(gateway *config.Object, server *networking.Server, s *registry.Service) bool {
+	if server.GetTls().GetMode() != networking.ServerTLSSettings_AUTO_PASSTHROUGH || s.External ||
+		strings.HasPrefix(s.Host, "*") {
+		return false
+	}
+	return slices.ContainsFunc(server.Hosts, func(h string) bool {
+		namespace, host, found := strings.Cut(h, "/")
+		if !found {
+			namespace, host = "*", h
+		}
+		return visibleTo([]string{namespace}, gateway.Namespace, s.Namespace) && HostsOverlap(host, s.Host)
+	})
+}
+
+// forwardedBy returns the services to which gateway servers forward connections, sorted by host.
+func forwardedBy(all *visible, servers *intern.List[GatewayServer]) []*registry.Service {
+	var out []*registry.Service
+	for _, s := range all.list.Items() {
+		if slices.ContainsFunc(servers.Items(), func(g GatewayServer) bool { return Forwards(g.Gateway, g.Server, s) }) {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // newServerView returns the servers of Gateways with the VirtualServices that are bound to each and

@@ -13,6 +13,8 @@ type Mesh struct {
 	Config *mesh.MeshConfig
 	// Domain is the suffix of short host names: "web" in namespace shop is web.shop.svc.<Domain>.
 	Domain string
+	// Networks holds the networks of the mesh. Nil: all endpoints are reached by their own addresses.
+	Networks *Networks
 }
 
 // TrustDomain returns the trust domain of the mesh. The default is cluster.local, as in Istio.

@@ -29,7 +29,23 @@ type editor struct {
 	hash uint64
 }
 
-func newEditor() *editor { return &editor{in: push.Inputs{Mesh: testMesh()}} }
+func newEditor() *editor {
+	e := &editor{in: push.Inputs{Mesh: testMesh()}}
+	var gateways []string
+	for _, h := range hosts {
+		gateways = append(gateways, "{registryServiceName: "+h+"}")
+	}
+	e.in.Mesh.Networks = networksOf("networks: {net: {gateways: [" + strings.Join(gateways, ", ") + "]}}")
+	return e
+}
+
+func networksOf(text string) *push.Networks {
+	m, problems := config.ParseNetworks("networks.yaml", []byte(text))
+	if len(problems) > 0 {
+		panic(problems)
+	}
+	return push.NewNetworks(m)
+}
 
 func (e *editor) put(kind config.Kind, namespace, name string, spec proto.Message) {
 	e.hash++
@@ -108,8 +124,11 @@ func describe(c *push.Context, n push.Node) string {
 				i.TargetPort, i.Mutual, i.Intercepted)
 		}
 	}
+	gateways, direct := sc.NetworkGateways.To("net")
+	fmt.Fprintf(&b, "network %q, gateways of net %v, direct %v\n", f.Network, gateways, direct)
 	for _, d := range sc.Destinations.Items() {
-		fmt.Fprintf(&b, "destination %v exported to %v", d.Service.Key, d.Service.ExportTo)
+		fmt.Fprintf(&b, "destination %v exported to %v forwarded %v unrouted %v", d.Service.Key, d.Service.ExportTo,
+			d.Forwarded, d.Unrouted)
 		if d.Rule != nil {
 			fmt.Fprintf(&b, " rule %s %v", d.Rule.Spec.Host, d.Rule.Spec.Subsets)
 			for _, o := range d.Rule.From {
@@ -172,6 +191,7 @@ func (e *editor) edit(what, which, how byte) {
 		for i, ep := range e.in.Endpoints.At(registry.Key{Host: host, Namespace: ns}).Items {
 			ep.ServiceAccount = []string{"", "web", "db"}[(int(how)/5+i)%3]
 			ep.TLSMode = []string{"", "istio"}[int(how)/3%2]
+			ep.Network = []string{"", "net", "other"}[int(how)/2%3]
 			ep.Health = registry.Health(which % 3)
 			if how%4 == 1 {
 				ep.Labels = map[string]string{registry.InterceptionLabel: registry.InterceptionNone}

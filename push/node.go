@@ -58,8 +58,9 @@ type Node struct {
 	DNSDomain      string
 	ServiceAccount string
 	Locality       registry.Locality
-	Network        string
-	Interception   Interception
+	// Network is that of the node's metadata or of the WorkloadGroup.
+	Network      string
+	Interception Interception
 	// CapturesDNS means that the workload's DNS queries are answered from the proxy's name table:
 	// node metadata DNS_CAPTURE.
 	CapturesDNS bool
@@ -107,9 +108,10 @@ type Facets struct {
 	// RouteSources lists the conditional matches of routes (by source labels or namespace) that
 	// apply to the proxy: pointers to HTTPMatchRequest, L4MatchAttributes or TLSMatchAttributes.
 	RouteSources *intern.List[any]
-	// Locality and Network are set only if a destination's endpoints are ordered by them.
+	// Locality is set only if a destination's endpoints are ordered by it.
 	Locality registry.Locality
-	Network  string
+	// Network is set only if a destination's endpoints are ordered by it, or a network has gateways.
+	Network string
 	// FailoverLabels lists the proxy's labels that a destination's failoverPriority names, by key.
 	FailoverLabels *intern.List[Label]
 	// Interception is how traffic reaches the listeners.

@@ -25,6 +25,9 @@ type Scope struct {
 	Egress *intern.List[*Egress]
 	// Endpoints holds the endpoints of every service in the mesh, by key.
 	Endpoints pmap.Map[registry.Key, *registry.EndpointList]
+	// NetworkGateways tells which endpoints the proxy reaches through gateways of other networks. Nil if no
+	// network has gateways.
+	NetworkGateways *NetworkGateways
 	// PeerAuthentications holds the PeerAuthentications of the mesh. Clients need them to know
 	// which servers accept mutual TLS. Nil if there are none.
 	PeerAuthentications *PeerPolicies
@@ -45,6 +48,9 @@ type Destination struct {
 	// Identities are the identities that its endpoints may have. Zero if the client has no
 	// identity.
 	Identities Identities
+	// Forwarded means that an AUTO_PASSTHROUGH server of the router forwards TLS connections to the
+	// service. Unrouted means that nothing else of the proxy calls it.
+	Forwarded, Unrouted bool
 }
 
 // Destinations is an immutable list of destinations, hosts unique, sorted by host. Equal lists are
@@ -59,10 +65,11 @@ func (d *Destinations) Items() []Destination {
 	return d.list.Items()
 }
 
+func byHost(d Destination, host string) int { return strings.Compare(d.Service.Host, host) }
+
 // Get returns the destination with exactly that host, and whether there is one.
 func (d *Destinations) Get(host string) (Destination, bool) {
 	items := d.Items()
-	byHost := func(d Destination, host string) int { return strings.Compare(d.Service.Host, host) }
 	i, ok := slices.BinarySearchFunc(items, host, byHost)
 	if !ok {
 		return Destination{}, false

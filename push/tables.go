@@ -29,6 +29,7 @@ type tables struct {
 	destinations intern.Lists[Destination]
 	providers    intern.Lists[*mesh.MeshConfig_ExtensionProvider]
 	patches      intern.Lists[Patch]
+	gateways     intern.Lists[networkGateway]
 
 	own          *memo.Func[Own, Own]
 	egressOf     *memo.Func[Egress, Egress]
@@ -42,6 +43,7 @@ type tables struct {
 	view         *memo.Func[viewIn, view]
 	identityView *memo.Func[identityViewIn, view]
 	scope        *memo.Func[Scope, Scope]
+	gatewaysOf   *memo.Func[networkGatewaysIn, NetworkGateways]
 
 	identities   intern.Lists[Identity]
 	peerPolicies *memo.Func[PeerPolicies, PeerPolicies]
@@ -67,6 +69,7 @@ func newTables() *tables {
 		view:         memo.New(newView),
 		identityView: memo.New(newIdentityView),
 		scope:        memo.New(pointer[Scope]),
+		gatewaysOf:   memo.New(newNetworkGateways),
 
 		peerPolicies: memo.New(newPeerPolicies),
 

@@ -20,6 +20,7 @@ func (c *Context) Scope(f Facets) *Scope {
 	v := c.viewOf(f)
 	return c.tables.scope.Get(Scope{
 		Facets: f, Mesh: c.in.Mesh, Destinations: v.destinations, Egress: v.egress, Endpoints: c.in.Endpoints,
+		NetworkGateways:     c.networkGatewaysFor(f),
 		PeerAuthentications: c.peerPolicies(), InboundListeners: c.inboundListeners(),
 		Trust: c.in.Trust, Keys: c.in.Keys,
 	})
@@ -129,10 +130,12 @@ func newView(in viewIn) *view {
 	var (
 		egress []*Egress
 		called []*registry.Service
+		// forwarded are services to which a router forwards connections.
+		forwarded []*registry.Service
 	)
 	switch {
 	case in.typ == Router:
-		called = referenced(all, in.gateways)
+		called, forwarded = referenced(all, in.gateways), forwardedBy(all, in.gateways)
 	case in.sidecar == nil:
 		egress = []*Egress{in.tables.egressOf.Get(Egress{Services: all.list, Routes: in.meshRoutes(nil)})}
 		called = all.list.Items()
@@ -143,7 +146,7 @@ func newView(in viewIn) *view {
 		called = withProvider(all, called, p)
 	}
 	v := &view{egress: in.tables.egress.Of(egress), all: all}
-	v.destinations = in.destinations(called)
+	v.destinations = in.destinations(called, forwarded)
 	v.byLocality, v.failoverKeys = in.localityFacts(v.destinations)
 	return v
 }
@@ -156,11 +159,21 @@ func (in viewIn) meshRoutes(keep func(*VirtualService) bool) *intern.List[*Virtu
 	}))
 }
 
-// destinations returns the services with the rule of each.
-func (in viewIn) destinations(called []*registry.Service) *Destinations {
+// destinations returns the services with the rule of each. Both lists are sorted by host.
+func (in viewIn) destinations(called, forwarded []*registry.Service) *Destinations {
+	rule := func(s *registry.Service) *DestinationRule {
+		return in.rules.find(in.namespace, s, in.selected.Items())
+	}
 	list := make([]Destination, len(called))
 	for i, s := range called {
-		list[i] = Destination{Service: s, Rule: in.rules.find(in.namespace, s, in.selected.Items())}
+		list[i] = Destination{Service: s, Rule: rule(s)}
+	}
+	for _, s := range forwarded {
+		i, routed := slices.BinarySearchFunc(list, s.Host, byHost)
+		if !routed {
+			list = slices.Insert(list, i, Destination{Service: s, Rule: rule(s), Unrouted: true})
+		}
+		list[i].Forwarded = true
 	}
 	return in.tables.listOf.Get(Destinations{in.tables.destinations.Of(list)})
 }

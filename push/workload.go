@@ -30,9 +30,9 @@ type namedPort struct {
 
 // workload holds the endpoint fields that the endpoint's own proxy needs.
 type workload struct {
-	namespace string
-	locality  registry.Locality
-	ports     *intern.List[namedPort]
+	namespace, network string
+	locality           registry.Locality
+	ports              *intern.List[namedPort]
 	// mtls means that Endpoint.TLSMode is registry.TLSModeIstio.
 	mtls bool
 	// intercepted is Endpoint.Intercepted.
@@ -76,7 +76,7 @@ func workloadsOf(t *tables, l *registry.EndpointList) map[netip.Addr][]workload 
 		}
 		a = a.Unmap() // "::ffff:10.0.0.1" is 10.0.0.1, as in the node of a proxy
 		w := workload{
-			namespace: ep.Namespace, locality: ep.Locality, ports: t.ports.Of(portsOf(ep)),
+			namespace: ep.Namespace, network: ep.Network, locality: ep.Locality, ports: t.ports.Of(portsOf(ep)),
 			mtls: ep.TLSMode == registry.TLSModeIstio, intercepted: ep.Intercepted(),
 		}
 		if !w.intercepted {

@@ -26,7 +26,7 @@ func (in Instances) complete() error {
 		return fmt.Errorf("%s has no port", s.Host)
 	}
 	for i := range in.Endpoints.All() {
-		if in.Endpoints.Items[i].Address == "" {
+		if ep := &in.Endpoints.Items[i]; ep.Address == "" && ep.Network == "" {
 			return fmt.Errorf("endpoint %d of %s has no address", i, in.Service.Host)
 		}
 	}

@@ -36,7 +36,8 @@ const (
 
 // Endpoint is one workload of a service.
 type Endpoint struct {
-	// Address is an IP address, a DNS name (Resolution DNS), or "unix://" and a path.
+	// Address is an IP address, a DNS name (Resolution DNS), or "unix://" and a path. It may be empty
+	// if the endpoint is reached through a gateway of its Network.
 	Address string
 	// Ports holds the port numbers of the endpoint by the name of the service port. Zero if the
 	// endpoint does not have that port. May be nil.
@@ -60,6 +61,10 @@ type Endpoint struct {
 	States PortStates
 }
 
+// NetworkLabel sets the network of a workload that has no other. In failoverPriority it stands for the
+// network of a workload. Source: istio.io.
+const NetworkLabel = "topology.istio.io/network"
+
 // InterceptionLabel with the value InterceptionNone marks an endpoint whose proxy is bypassed:
 // connections reach the application, except at the ports of a Sidecar's ingress listeners.
 const InterceptionLabel, InterceptionNone = "ashore.io/interception", "none"
@@ -74,7 +79,7 @@ const TLSModeIstio = "istio"
 // HasName reports whether the address is a DNS name.
 func (e Endpoint) HasName() bool {
 	_, err := netip.ParseAddr(e.Address)
-	return err != nil && !strings.HasPrefix(e.Address, "unix://")
+	return err != nil && e.Address != "" && !strings.HasPrefix(e.Address, "unix://")
 }
 
 // Port returns the port at which the endpoint serves service port p: the number in Ports, or else

@@ -204,10 +204,10 @@ type union struct {
 	by        map[place]*Part // the part that serves a port of the service at a place
 }
 
-// place is an address and port at which an endpoint serves a port of a service.
+// place is an address and port of a network, at which an endpoint serves a port of a service.
 type place struct {
-	address      string
-	port, number uint32
+	network, address string
+	port, number     uint32
 }
 
 // add adds the endpoints of a part, without the places that an earlier part serves.
@@ -227,11 +227,11 @@ func (u *union) serve(part *Part, e *Endpoint) (ports map[string]uint32, serves 
 		if port, ok := part.Service.Port(p.Number); ok {
 			number = e.Port(port)
 		}
-		at := place{e.Address, p.Number, number}
-		if number != 0 && u.by[at] == nil {
+		at := place{e.Network, e.Address, p.Number, number}
+		if number != 0 && e.Address != "" && u.by[at] == nil {
 			u.by[at] = part
 		}
-		if number != 0 && u.by[at] != part {
+		if first := u.by[at]; first != nil && first != part {
 			number = 0
 		}
 		serves = serves || number != 0

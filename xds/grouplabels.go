@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -38,7 +39,7 @@ func (st *stream) node(c Context) push.Node {
 	return st.labelled.node
 }
 
-// labelled is n with the labels of a group, and the group's probe and ProxyConfig.
+// labelled is n with the labels of a group, and the group's network, probe and ProxyConfig.
 func (ns *nodes) labelled(n push.Node, group *config.Object) push.Node {
 	spec := group.Spec.(*networking.WorkloadGroup)
 	own := make(map[string]string, len(n.Labels.Items()))
@@ -51,6 +52,7 @@ func (ns *nodes) labelled(n push.Node, group *config.Object) push.Node {
 		labels = append(labels, push.Label{Key: shared(k), Value: shared(all[k])})
 	}
 	n.Labels = ns.labels.Of(labels)
+	n.Network = cmp.Or(n.Network, spec.GetTemplate().GetNetwork())
 	var probe []byte
 	if spec.GetProbe() != nil {
 		probe = resource.Encode(spec.Probe)

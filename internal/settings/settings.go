@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/dnsname"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/jwks"
+	"github.com/ashore-mesh/ashore/internal/readfile"
 	"github.com/ashore-mesh/ashore/internal/strictyaml"
 	"github.com/ashore-mesh/ashore/mcp"
 	"github.com/ashore-mesh/ashore/push"
@@ -63,6 +65,8 @@ type Config struct {
 	Fetch Fetch `yaml:"fetch"`
 	// Mesh is Istio's MeshConfig.
 	Mesh yaml.Node `yaml:"mesh"`
+	// MeshNetworks is the path of a file with Istio's MeshNetworks. Default: none.
+	MeshNetworks string `yaml:"meshNetworks"`
 
 	SourceList  []Source       // made of Sources
 	MeshConfig  *push.Mesh     // made of Mesh
@@ -226,7 +230,7 @@ func (s *Config) check() error {
 		}
 		errs = append(errs, err)
 	}
-	meshErr := s.checkMesh()
+	meshErr := s.checkMesh(wrong)
 	level := hclog.LevelFromString(s.Log.Level)
 	for _, c := range []struct {
 		setting string
@@ -257,14 +261,17 @@ func (s *Config) check() error {
 	return errors.Join(append(errs, meshErr)...)
 }
 
-// checkMesh reads mesh.
-func (s *Config) checkMesh() error {
+// checkMesh reads mesh and meshNetworks.
+func (s *Config) checkMesh(wrong report) error {
 	section := &s.Mesh
 	if section.IsZero() {
 		section = nil
 	}
 	mesh, problems := config.ParseMesh(s.places.File(), section)
 	s.MeshConfig = &push.Mesh{Config: mesh, Domain: s.Domain}
+	if s.MeshNetworks != "" {
+		problems = append(problems, s.readNetworks(wrong)...)
+	}
 	var errs []error
 	for _, p := range problems {
 		if p.IsError() {
@@ -274,6 +281,26 @@ func (s *Config) checkMesh() error {
 		s.Warnings = append(s.Warnings, p)
 	}
 	return errors.Join(errs...)
+}
+
+// readNetworks reads the file of meshNetworks.
+func (s *Config) readNetworks(wrong report) []feed.Problem {
+	data, _, err := readfile.Read(s.MeshNetworks, config.MaxFileSize)
+	if err != nil {
+		wrong("meshNetworks", "%v", err)
+		return nil
+	}
+	networks, problems := config.ParseNetworks(s.MeshNetworks, data)
+	for _, n := range networks.Networks {
+		for _, e := range n.Endpoints {
+			registry := func(source Source) bool { return source.Name == e.GetFromRegistry() && source.Kind == "consul" }
+			if e.GetFromRegistry() != "" && !slices.ContainsFunc(s.SourceList, registry) {
+				wrong("meshNetworks", "fromRegistry: %q is not the name of a source of kind consul", e.GetFromRegistry())
+			}
+		}
+	}
+	s.MeshConfig.Networks = push.NewNetworks(networks)
+	return problems
 }
 
 // Localhost is the name of no particular machine.

@@ -103,7 +103,8 @@ func TestWrongSettings(t *testing.T) {
 		{"empty domain", address + "domain: \"\"\n", `ashored.yaml:2: domain: want a suffix`},
 		{"empty state", address + "state: \"\"\n", "state: want a path"},
 		{"mesh", address + "mesh:\n  accesLogFile: x\n", "ashored.yaml:3"},
-		{"networks", address + "meshNetworks: {}\n", "unknown setting"},
+		{"networks of the file itself", address + "meshNetworks: {}\n", "ashored.yaml:2: meshNetworks: want a text"},
+		{"networks of no file", address + "meshNetworks: /does/not/exist\n", "ashored.yaml:2: meshNetworks: open /does/not/exist"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -119,6 +120,26 @@ func TestWrongSettings(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
+}
+
+// The networks are those of the file that meshNetworks names, and its errors have its lines.
+func TestNetworks(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"networks: {west: {endpoints: [{fromCidr: 10.2.0.0/16}, {fromRegistry: dc1}]}}": "",
+		"networks: {west: {endpoint: []}}":                                              "networks.yaml:1: networks[west].endpoint: unknown field",
+		"networks: {west: {endpoints: [{fromRegistry: files}]}}":                        `"files" is not the name of a source of kind consul`,
+	} {
+		file := write(t, "networks.yaml", text)
+		s, err := readFile(write(t, "ashored.yaml", "xds: {plaintextAddress: \"127.0.0.1:1\"}\nsources:\n"+
+			"- {kind: consul, name: dc1}\n- {kind: files, folder: /x}\nmeshNetworks: "+file+"\n"))
+		switch {
+		case want == "" && (err != nil || s.MeshConfig.Networks == nil):
+			t.Errorf("%s: error %v, networks %v", text, err, s.MeshConfig.Networks)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: error %v, want %q in it", text, err, want)
+		}
+	}
 }
 
 // A field of MeshConfig that is not honoured warns, it does not stop the mesh.

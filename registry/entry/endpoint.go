@@ -1,6 +1,7 @@
 package entry
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 
@@ -22,7 +23,7 @@ func endpoint(w *networking.WorkloadEntry, namespace, name string, labels map[st
 		Ports:          w.Ports,
 		Labels:         labels,
 		Locality:       registry.ParseLocality(w.Locality),
-		Network:        w.Network,
+		Network:        cmp.Or(w.Network, labels[registry.NetworkLabel]),
 		Weight:         w.Weight,
 		ServiceAccount: w.ServiceAccount,
 		Namespace:      namespace,

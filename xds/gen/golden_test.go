@@ -30,7 +30,7 @@ import (
 )
 
 // Each file of testdata is a configuration, a proxy and what the proxy is sent: config.yaml,
-// node.yaml, mesh.yaml (may be missing), and a part for each type that the case is about. The real
+// node.yaml, mesh.yaml and networks.yaml (may be missing), and a part for each type that the case is about. The real
 // Envoy accepts all clusters and listeners.
 func TestGolden(t *testing.T) {
 	t.Parallel()
@@ -100,6 +100,8 @@ func scopeOf(t *testing.T, archive *txtar.Archive) *push.Scope {
 		mesh    yaml.Node
 		objects []*config.Object
 		secrets = map[secret.Name]secret.Secret{}
+
+		networks *push.Networks
 	)
 	for _, f := range archive.Files {
 		switch f.Name {
@@ -115,6 +117,12 @@ func scopeOf(t *testing.T, archive *txtar.Archive) *push.Scope {
 			if err := yaml.Unmarshal(f.Data, &node); err != nil {
 				t.Fatalf("node.yaml: %v", err)
 			}
+		case "networks.yaml":
+			m, problems := config.ParseNetworks(f.Name, f.Data)
+			if len(problems) > 0 {
+				t.Fatalf("networks.yaml: %v", problems)
+			}
+			networks = push.NewNetworks(m)
 		case "mesh.yaml":
 			if err := yaml.Unmarshal(f.Data, &mesh); err != nil {
 				t.Fatalf("mesh.yaml: %v", err)
@@ -123,6 +131,7 @@ func scopeOf(t *testing.T, archive *txtar.Archive) *push.Scope {
 	}
 	in := goldentest.Inputs(t, objects, goldentest.Counting)
 	in.Secrets = secret.NewSet(nil, secrets)
+	in.Mesh.Networks = networks
 	if len(mesh.Content) > 0 {
 		m, problems := config.ParseMesh("mesh.yaml", mesh.Content[0])
 		if len(problems) > 0 {

@@ -32,6 +32,8 @@ type Workload struct {
 	// TProxy says that the rules are those of package agent/intercept: the proxy runs as the user
 	// and group TProxyUser.
 	TProxy bool
+	// Within runs a workload that joins in a network namespace, at IP.
+	Within *Namespace
 	// Group is the WorkloadGroup, "shop/web", of a workload that joins.
 	Group string
 	// Flags are further flags of ashore-agent run, or join.

@@ -115,7 +115,7 @@ func (m *Mesh) Join(w Workload) *Proxy {
 func (m *Mesh) JoinBy(line []string, w Workload) *Proxy {
 	m.T.Helper()
 	p := m.prepare(w)
-	p.Process = start(m.T, "proxy "+w.Name, 0, slices.Concat(line, briefDrain(), p.flags(w))...)
+	p.Process = start(m.T, "proxy "+w.Name, 0, slices.Concat(w.Within.prefix(), line, briefDrain(), p.flags(w))...)
 	p.Ready()
 	return p
 }

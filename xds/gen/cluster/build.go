@@ -50,7 +50,7 @@ type encodedShape struct {
 // buildCluster makes the cluster of a spec. Envoy's limit for the first answer of its endpoints
 // stays (15s): without one a cluster could stand still for ever.
 func (g *Generator) buildCluster(s clusterSpec) *envoy.Part {
-	name := envoy.OutboundCluster(s.port, s.subset.GetName(), s.service.Host)
+	name := destination.ClusterName(s.service.Host, s.port, s.subset, s.forwarded)
 	shape := s.shape()
 	var refs []resource.Ref
 	if shape.discovery == destination.ByEDS {
@@ -58,7 +58,7 @@ func (g *Generator) buildCluster(s clusterSpec) *envoy.Part {
 	}
 	var hosts []endpoint.Host
 	if shape.discovery == destination.ByNames || shape.discovery == destination.ByName {
-		hosts = s.assignment().Hosts(endpoint.Resolvable)
+		hosts = s.carried.Value().Hosts(endpoint.Resolvable)
 		if len(hosts) == 0 { // requests get a clear answer
 			shape.discovery = destination.Nowhere
 		}
@@ -100,21 +100,15 @@ func (s clusterSpec) shape() clusterShape {
 	if shape.discovery == destination.ByOriginal && s.service.Resolution == registry.Passthrough {
 		shape.upstreamPort = port.TargetPort
 	}
-	if destination.UsesTLS(s.policy.Tls) {
+	if s.forwarded { // to Envoy these are bytes
+		shape.protocol, shape.policy.Tls, shape.policy.Proxied = registry.TCP, nil, nil
+	} else if destination.UsesTLS(s.policy.Tls) {
 		shape.peer = s.service.Host
 		if len(s.service.SubjectAltNames) > 0 {
 			shape.names = s.service
 		}
 	}
 	return shape
-}
-
-// assignment are the endpoints that the cluster carries.
-func (s clusterSpec) assignment() endpoint.Assignment {
-	return endpoint.Assignment{
-		Service: s.service, Port: s.port, Subset: s.subset, Endpoints: s.endpoints, Order: s.order,
-		Cluster: s.mesh.Cluster(), Mutual: s.mutual == destination.MutualAuto, Peers: s.peers, Inbound: s.inbound,
-	}
 }
 
 // statsEnd ends the name of a cluster in the names of its metrics. Hosts have dots as metrics do:
@@ -128,7 +122,7 @@ func (s clusterSpec) encode(name string, shape *encodedShape, hosts []endpoint.H
 	own := &clusterv3.Cluster{Name: name, AltStatName: name + statsEnd}
 	s.speakMutual(own, shape.mutual)
 	if len(hosts) > 0 {
-		own.LoadAssignment = s.assignment().Message(name, hosts)
+		own.LoadAssignment = s.carried.Value().Message(name, hosts)
 	}
 	metadata := clusterMetadata{
 		rule: s.rule, port: s.port, external: s.service.External, services: []*registry.Service{s.service},

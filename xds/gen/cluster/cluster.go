@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"unique"
+
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -9,6 +11,7 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/gen/destination"
+	"github.com/ashore-mesh/ashore/xds/gen/endpoint"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/workload"
 )
@@ -50,6 +53,8 @@ type clusterIn struct {
 	peers *push.PeerPolicies
 	// inbound are the inbound listeners of endpoints to which nothing is redirected.
 	inbound *push.InboundListeners
+	// gateways are those of other networks.
+	gateways *push.NetworkGateways
 }
 
 // Plans implements envoy.Kind.
@@ -59,6 +64,9 @@ func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 		generator: g, destinations: sc.Destinations, mesh: sc.Mesh, router: sc.Type == push.Router,
 		interception: sc.Interception, families: envoy.FamiliesOf(sc), identity: sc.Identity,
 		endpoints: g.indexes.Endpoints(index.DNS, sc),
+	}
+	if len(index.DNS) > 0 {
+		in.gateways = sc.NetworkGateways
 	}
 	if len(index.DNS) > 0 && in.identity {
 		in.peers, in.inbound = sc.PeerAuthentications.Disabling(), sc.InboundListeners
@@ -79,11 +87,12 @@ type clusterSpec struct {
 	// the small ones stand together: what is not larger than 128 bytes is kept without an
 	// allocation of its own
 	router bool
-	mutual destination.Mutual // whether mutual TLS is spoken
+	// forwarded is a cluster to which a router forwards the TLS connections of clients.
+	forwarded bool
+	mutual    destination.Mutual // whether mutual TLS is spoken
 	// anyName says that no endpoint names a service account, where mutual TLS is spoken.
 	anyName bool
-	// families is set only where the proxy resolves names, the last four where the cluster carries its
-	// endpoints.
+	// families is set only where the proxy resolves names.
 	families envoy.Families
 	subset   *networking.Subset
 	policy   destination.Policy
@@ -92,10 +101,8 @@ type clusterSpec struct {
 	mesh *push.Mesh
 	// identities are those with whom mutual TLS is spoken; nil where none is.
 	identities *intern.List[push.Identity]
-	endpoints  *registry.EndpointList
-	order      destination.Order
-	peers      *push.PeerPolicies
-	inbound    *push.InboundListeners
+	// carried are the endpoints that the cluster carries; the zero value: it carries none.
+	carried unique.Handle[endpoint.Assignment]
 }
 
 // Layer makes the layer that equal proxies share.
@@ -104,26 +111,30 @@ func (in clusterIn) Layer() *envoy.Layer {
 	next := 0
 	for _, d := range in.destinations.Items() {
 		spec := clusterSpec{service: d.Service, mesh: in.mesh, router: in.router, rule: destination.Deciding(d.Rule)}
+		carried := endpoint.Assignment{Service: d.Service, Cluster: in.mesh.Cluster(), Gateways: in.gateways}
 		dns := destination.IsDNS(d.Service.Resolution)
 		if dns {
-			spec.endpoints, spec.families = in.endpoints.Items()[next], in.families
+			carried.Endpoints, spec.families = in.endpoints.Items()[next], in.families
 			next++
 		}
 		if d.Service.Resolution == registry.DynamicDNS {
 			spec.families = in.families
 		}
-		destination.EachCluster(d, func(port uint32, s *networking.Subset) {
+		destination.EachCluster(d, func(port uint32, s *networking.Subset, forwarded bool) {
+			spec.forwarded = forwarded
 			spec.port, spec.subset, spec.policy = port, s, destination.PolicyFor(d.Rule, s, port)
 			spec = spec.withMutual(in.identity, d.Identities)
 			if dns {
-				spec.order = destination.OrderOf(spec.policy.Order(in.mesh), in.client)
-				spec.peers, spec.inbound = nil, nil
+				carried.Port, carried.Subset, carried.Forwarded = port, s, forwarded
+				carried.Order = destination.OrderOf(spec.policy.Order(in.mesh), in.client)
+				carried.Mutual, carried.Peers, carried.Inbound = spec.mutual, nil, nil
 				if spec.mutual == destination.MutualAuto {
-					spec.peers = in.peers
+					carried.Peers = in.peers
 				}
 				if spec.mutual == destination.MutualAuto && d.Identities.Unintercepted {
-					spec.inbound = in.inbound
+					carried.Inbound = in.inbound
 				}
+				spec.carried = unique.Make(carried)
 			}
 			parts = append(parts, in.generator.clusters.Get(spec))
 		})

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"slices"
-	"strconv"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -68,7 +67,7 @@ func (s clusterShape) mutualTLS() *tlsv3.UpstreamTlsContext {
 // speakMutual makes c speak mutual TLS where the cluster does: to all endpoints, or to those that say
 // they take it. shared is the encoded clusterShape.mutualTLS; the server names follow it.
 func (s clusterSpec) speakMutual(c *clusterv3.Cluster, shared []byte) {
-	if s.mutual != destination.MutualAuto && s.mutual != destination.MutualAlways {
+	if s.forwarded || s.mutual != destination.MutualAuto && s.mutual != destination.MutualAlways {
 		return
 	}
 	socket := envoy.TLSSocket(&tlsv3.UpstreamTlsContext{Sni: s.sni(), CommonTlsContext: &tlsv3.CommonTlsContext{
@@ -89,14 +88,13 @@ func (s clusterSpec) speakMutual(c *clusterv3.Cluster, shared []byte) {
 }
 
 // sni is what the cluster asks endpoints for: what the rule says, else the cluster's name in a form
-// that gateways take apart; empty where that is longer than Envoy allows. Source: Istio,
-// model.BuildDNSSrvSubsetKey.
+// that gateways take apart; empty where that is longer than Envoy allows.
 func (s clusterSpec) sni() string {
 	if sni := s.policy.Tls.GetSni(); sni != "" {
 		return sni
 	}
 	const longest = 255
-	name := "outbound_." + strconv.FormatUint(uint64(s.port), 10) + "_." + s.subset.GetName() + "_." + s.service.Host
+	name := envoy.ForwardedCluster(s.port, s.subset.GetName(), s.service.Host)
 	if len(name) > longest {
 		return ""
 	}
@@ -105,7 +103,7 @@ func (s clusterSpec) sni() string {
 
 // anyNameProblem is the problem of a cluster whose mutual TLS checks no name; nil: it does.
 func (s clusterSpec) anyNameProblem(name string) *feed.Problem {
-	if len(s.names()) > 0 {
+	if s.forwarded || len(s.names()) > 0 {
 		return nil
 	}
 	return envoy.ProblemOf(s.rule, feed.Warning, "the cluster "+name+" checks no name in the certificates of its "+

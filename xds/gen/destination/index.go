@@ -76,7 +76,7 @@ func newIndex(in indexIn) *Index {
 			continue
 		}
 		x.DNS = append(x.DNS, d.Service.Key)
-		EachCluster(d, func(port uint32, s *networking.Subset) {
+		EachCluster(d, func(port uint32, s *networking.Subset, _ bool) {
 			x.Ordered = x.Ordered || PolicyFor(d.Rule, s, port).Order(in.mesh).Setting != nil
 		})
 	}

@@ -19,7 +19,6 @@ const (
 	regionLabel  = "topology.kubernetes.io/region"
 	zoneLabel    = "topology.kubernetes.io/zone"
 	subZoneLabel = "topology.istio.io/subzone"
-	networkLabel = "topology.istio.io/network"
 )
 
 // Client is where a proxy is: what the order of endpoints may depend on. Comparable.
@@ -56,7 +55,7 @@ func place(key string, l registry.Locality, network string) string {
 		return l.Zone
 	case subZoneLabel:
 		return l.SubZone
-	case networkLabel:
+	case registry.NetworkLabel:
 		return network
 	default:
 		return ""

@@ -15,7 +15,7 @@ func TestMismatch(t *testing.T) {
 	t.Parallel()
 	var labels intern.Lists[push.Label]
 	o := &Ordering{
-		OrderRule: OrderRule{Setting: &networking.LocalityLoadBalancerSetting{FailoverPriority: []string{networkLabel, regionLabel,
+		OrderRule: OrderRule{Setting: &networking.LocalityLoadBalancerSetting{FailoverPriority: []string{registry.NetworkLabel, regionLabel,
 			zoneLabel, "rack"}}, Failover: true},
 		Client: Client{Locality: registry.ParseLocality("east/a"), network: "n1",
 			labels: labels.Of([]push.Label{{Key: "rack", Value: "1"}, {Key: regionLabel, Value: "north"}})},
@@ -29,7 +29,7 @@ func TestMismatch(t *testing.T) {
 		"zone":        {registry.Endpoint{Network: "n1", Locality: registry.ParseLocality("east/b"), Labels: map[string]string{"rack": "1"}}, 2},
 		"region":      {registry.Endpoint{Network: "n1", Locality: registry.ParseLocality("north/a"), Labels: map[string]string{"rack": "1"}}, 3},
 		"network":     {registry.Endpoint{Network: "n2", Locality: registry.ParseLocality("east/a")}, 4},
-		"place label": {registry.Endpoint{Labels: map[string]string{networkLabel: "n1", regionLabel: "east", zoneLabel: "a", "rack": "1"}}, 0},
+		"place label": {registry.Endpoint{Labels: map[string]string{registry.NetworkLabel: "n1", regionLabel: "east", zoneLabel: "a", "rack": "1"}}, 0},
 	} {
 		if got := o.mismatch(&c.ep); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)

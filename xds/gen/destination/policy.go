@@ -8,6 +8,7 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
 
 // Policy are the parts of a DestinationRule's traffic policy that hold for one cluster. Comparable.
@@ -105,21 +106,34 @@ func (p Policy) passthrough() bool {
 // IsDNS says that the proxy resolves the names of endpoints.
 func IsDNS(r registry.Resolution) bool { return r == registry.DNS || r == registry.DNSRoundRobin }
 
-// EachCluster calls f for every cluster of a destination: its ports, and each with its subsets.
-// UDP is not proxied.
-func EachCluster(d push.Destination, f func(port uint32, subset *networking.Subset)) {
+// EachCluster calls f for every cluster of a destination: its ports, and each with its subsets. If
+// connections are forwarded to it, each has another cluster for these. UDP is not proxied.
+func EachCluster(d push.Destination, f func(port uint32, subset *networking.Subset, forwarded bool)) {
+	subsets := []*networking.Subset{nil}
+	if d.Rule != nil && d.Service.Resolution != registry.DynamicDNS { // without endpoints no subsets
+		subsets = append(subsets, d.Rule.Spec.Subsets...)
+	}
 	for _, p := range d.Service.Ports {
 		if p.Protocol == registry.UDP {
 			continue
 		}
-		f(p.Number, nil)
-		if d.Rule == nil || d.Service.Resolution == registry.DynamicDNS { // without endpoints no subsets
-			continue
-		}
-		for _, s := range d.Rule.Spec.Subsets {
-			f(p.Number, s)
+		for _, s := range subsets {
+			if !d.Unrouted {
+				f(p.Number, s, false)
+			}
+			if d.Forwarded {
+				f(p.Number, s, true)
+			}
 		}
 	}
+}
+
+// ClusterName is the name of a cluster of EachCluster.
+func ClusterName(host string, port uint32, subset *networking.Subset, forwarded bool) string {
+	if forwarded {
+		return envoy.ForwardedCluster(port, subset.GetName(), host)
+	}
+	return envoy.OutboundCluster(port, subset.GetName(), host)
 }
 
 // Deciding is the object that decides about a rule, nil when there is none.

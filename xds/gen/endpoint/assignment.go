@@ -25,10 +25,9 @@ import (
 type Assignment struct {
 	Service *registry.Service
 	Port    uint32
-	// Mutual says that the cluster speaks mutual TLS to endpoints that take it; peers, set only
-	// then, are the policies by which they may not. inbound is set when some of them have no
-	// redirection.
-	Mutual    bool
+	// Mutual says whether the cluster speaks mutual TLS. Peers, set only for MutualAuto, are the
+	// policies by which endpoints may not. Inbound is set when some of them have no redirection.
+	Mutual    destination.Mutual
 	Subset    *networking.Subset
 	Endpoints *registry.EndpointList
 	Order     destination.Order
@@ -36,12 +35,16 @@ type Assignment struct {
 	Cluster string
 	Peers   *push.PeerPolicies
 	Inbound *push.InboundListeners
+	// Gateways are those of other networks.
+	Gateways *push.NetworkGateways
+	// Forwarded says that a gateway forwards the mutual TLS of clients to the endpoints.
+	Forwarded bool
 }
 
 // buildAssignment makes the load assignment of a spec; an empty one where there are no endpoints,
 // so that the cluster does not wait for one.
 func buildAssignment(s Assignment) *resource.Resource {
-	name := envoy.OutboundCluster(s.Port, s.Subset.GetName(), s.Service.Host)
+	name := destination.ClusterName(s.Service.Host, s.Port, s.Subset, s.Forwarded)
 	return resource.New(resource.EndpointType, name, nil, func() []byte {
 		return slices.Clip(s.append(nil, name, s.Hosts(reachable)))
 	})
@@ -57,6 +60,8 @@ type Host struct {
 	mutual bool
 	// priority is smaller for what is nearer to the client.
 	priority int
+	// scale multiplies the weight; zero: by 1.
+	scale uint32
 }
 
 // reachable says that Envoy can connect to an endpoint's address as it stands.
@@ -79,16 +84,22 @@ func Resolvable(ep *registry.Endpoint) bool {
 // does not tell them apart.
 //
 // Unhealthy and draining endpoints do not take part; requests that draining ones have are finished.
+// Endpoints that are reached by mutual TLS through gateways of another network are replaced by these;
+// others there are not reached. Source: Istio, EndpointsByNetworkFilter. A gateway that forwards
+// connections reaches only endpoints of its network that take mutual TLS, so that no connection goes
+// around in circles. Source: Istio, EndpointsWithMTLSFilter, and ISTIO_META_REQUESTED_NETWORK_VIEW of
+// its east-west gateways.
 func (s Assignment) Hosts(usable func(*registry.Endpoint) bool) []Host {
 	port, _ := s.Service.Port(s.Port)
 	order := s.Order.Ordering()
 	out := make([]Host, 0, s.Endpoints.Len())
+	behind := gatewayHosts{}
 	for i := range s.Endpoints.All() {
 		ep := &s.Endpoints.Items[i]
-		if ep.Health != registry.Healthy || !usable(ep) || !selected(s.Subset, ep) {
+		if ep.Health != registry.Healthy || !selected(s.Subset, ep) {
 			continue
 		}
-		h := Host{Endpoint: ep, port: ep.Port(port), cluster: s.Cluster}
+		h := Host{Endpoint: ep, port: ep.Port(port), cluster: s.Cluster, scale: s.Gateways.Scale()}
 		if h.port == 0 || h.port > math.MaxUint16 {
 			continue
 		}
@@ -102,9 +113,39 @@ func (s Assignment) Hosts(usable func(*registry.Endpoint) bool) []Host {
 		if order != nil && order.Failover {
 			h.priority = order.Priority(ep)
 		}
-		out = append(out, h)
+		gateways, direct := s.Gateways.To(ep.Network)
+		mutual := h.mutual || s.Mutual == destination.MutualAlways
+		switch {
+		case direct && usable(ep) && (mutual || !s.Forwarded):
+			out = append(out, h)
+		case !direct && mutual && !s.Forwarded:
+			behind.add(h, gateways)
+		}
+	}
+	for _, h := range behind {
+		out = append(out, *h)
 	}
 	return inOrder(out)
+}
+
+// gatewayHosts are gateways that stand for endpoints of other networks, by their address.
+type gatewayHosts map[netip.AddrPort]*Host
+
+// add divides the weight of an endpoint among the gateways of its network. A gateway is where the
+// nearest endpoint behind it is.
+func (g gatewayHosts) add(h Host, gateways []netip.AddrPort) {
+	for _, at := range gateways {
+		to := g[at]
+		if to == nil {
+			to = &Host{port: uint32(at.Port()), cluster: h.cluster, mutual: h.mutual, priority: h.priority}
+			to.Endpoint = &registry.Endpoint{Address: at.Addr().String(), Locality: h.Locality}
+			g[at] = to
+		}
+		if byPlace(h, *to) < 0 {
+			to.priority, to.Locality = h.priority, h.Locality
+		}
+		to.Weight = min(to.Weight+h.weight()/uint32(len(gateways)), maxWeight)
+	}
 }
 
 // selected says that an endpoint has every label of a subset.
@@ -121,13 +162,11 @@ func selected(s *networking.Subset, ep *registry.Endpoint) bool {
 func inOrder(hosts []Host) []Host {
 	byAddress := func(a, b Host) int { return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.port, b.port)) }
 	slices.SortFunc(hosts, func(a, b Host) int {
-		return cmp.Or(byAddress(a, b), cmp.Compare(a.priority, b.priority), compareLocality(a.Locality, b.Locality),
+		return cmp.Or(byAddress(a, b), byPlace(a, b),
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Workload, b.Workload), cmp.Compare(a.Weight, b.Weight))
 	})
 	hosts = slices.CompactFunc(hosts, func(a, b Host) bool { return byAddress(a, b) == 0 })
-	slices.SortStableFunc(hosts, func(a, b Host) int {
-		return cmp.Or(cmp.Compare(a.priority, b.priority), compareLocality(a.Locality, b.Locality))
-	})
+	slices.SortStableFunc(hosts, byPlace)
 	next, last := -1, math.MinInt
 	for i := range hosts {
 		if hosts[i].priority != last {
@@ -136,6 +175,11 @@ func inOrder(hosts []Host) []Host {
 		hosts[i].priority = min(next, maxPriority)
 	}
 	return hosts
+}
+
+// byPlace orders hosts by their distance to the client, then by locality.
+func byPlace(a, b Host) int {
+	return cmp.Or(cmp.Compare(a.priority, b.priority), compareLocality(a.Locality, b.Locality))
 }
 
 // maxPriority is Envoy's last priority.
@@ -260,7 +304,9 @@ func (h Host) appendAddress(b []byte) []byte {
 const maxWeight = 100_000
 
 // weight is the share of requests that the endpoint gets.
-func (h Host) weight() uint32 { return min(max(h.Weight, 1), maxWeight) }
+func (h Host) weight() uint32 {
+	return min(min(max(h.Weight, 1), maxWeight)*max(h.scale, 1), maxWeight)
+}
 
 // distribute gives localities the shares that the rule sets for the client: those that it does not
 // name get nothing. Localities that one pattern names together divide its share by their weights.
@@ -317,7 +363,7 @@ const (
 // takesMutual says that an endpoint takes mutual TLS at a port: it says so, its proxy stands before
 // the port, and no PeerAuthentication denies it.
 func (s Assignment) takesMutual(ep *registry.Endpoint, port uint32) bool {
-	return s.Mutual && s.Inbound.AcceptsMTLS(ep, port) && !s.Peers.Disabled(ep.Namespace, ep.Labels, port)
+	return s.Mutual == destination.MutualAuto && s.Inbound.AcceptsMTLS(ep, port) && !s.Peers.Disabled(ep.Namespace, ep.Labels, port)
 }
 
 // appendMetadata appends what the endpoint's metadata says of it; nothing when it is empty. Keys are in

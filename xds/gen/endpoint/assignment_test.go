@@ -233,7 +233,7 @@ func TestEndpointsOfPortStates(t *testing.T) {
 	} {
 		ep := registry.Endpoint{Address: "10.0.0.2", TLSMode: "istio", States: registry.PortStates(state),
 			Labels: map[string]string{registry.InterceptionLabel: registry.InterceptionNone}}
-		s := Assignment{Service: web, Port: 80, Mutual: true,
+		s := Assignment{Service: web, Port: 80, Mutual: destination.MutualAuto,
 			Endpoints: &registry.EndpointList{Items: []registry.Endpoint{ep}}}
 		hosts := s.Hosts(reachable)
 		if got := len(hosts) == 1; got != want.endpoint || got && hosts[0].mutual != want.mutual {

@@ -36,6 +36,8 @@ type assignmentIn struct {
 	peers *push.PeerPolicies
 	// inbound are the inbound listeners of endpoints to which nothing is redirected.
 	inbound *push.InboundListeners
+	// gateways are those of other networks.
+	gateways *push.NetworkGateways
 }
 
 // layerIn is everything that a layer depends on.
@@ -56,7 +58,7 @@ type assignmentLayer struct {
 // Plans implements envoy.Kind.
 func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 	in := assignmentIn{destinations: sc.Destinations, mesh: sc.Mesh, router: sc.Type == push.Router,
-		client: destination.ClientOf(sc), identity: sc.Identity}
+		client: destination.ClientOf(sc), identity: sc.Identity, gateways: sc.NetworkGateways}
 	if in.identity {
 		in.peers, in.inbound = sc.PeerAuthentications.Disabling(), sc.InboundListeners
 	}
@@ -71,16 +73,16 @@ func (in assignmentIn) plan() *assignmentLayer {
 	p := &assignmentLayer{of: make(map[registry.Key][2]int, len(in.destinations.Items()))}
 	for _, d := range in.destinations.Items() {
 		first := len(p.specs)
-		destination.EachCluster(d, func(port uint32, s *networking.Subset) {
+		destination.EachCluster(d, func(port uint32, s *networking.Subset, forwarded bool) {
 			policy := destination.PolicyFor(d.Rule, s, port)
 			to := destination.Reach{Service: d.Service, Policy: policy, Router: in.router}
 			if to.Discovery() != destination.ByEDS {
 				return
 			}
 			spec := Assignment{Service: d.Service, Port: port, Subset: s, Cluster: in.mesh.Cluster(),
-				Order: destination.OrderOf(policy.Order(in.mesh), in.client)}
-			if to.MutualTLS(in.mesh, in.identity, d.Identities) == destination.MutualAuto {
-				spec.Mutual, spec.Peers = true, in.peers
+				Order: destination.OrderOf(policy.Order(in.mesh), in.client), Gateways: in.gateways, Forwarded: forwarded}
+			if spec.Mutual = to.MutualTLS(in.mesh, in.identity, d.Identities); spec.Mutual == destination.MutualAuto {
+				spec.Peers = in.peers
 				if d.Identities.Unintercepted {
 					spec.Inbound = in.inbound
 				}

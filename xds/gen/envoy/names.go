@@ -22,6 +22,13 @@ func OutboundCluster(port uint32, subset, host string) string {
 	return string(b)
 }
 
+// ForwardedCluster is "outbound_.80_.v1_.web.shop.svc.cluster.local": what clients ask for by SNI in the
+// mesh's mutual TLS, and the cluster to which a gateway forwards such a connection. Source: Istio,
+// model.BuildDNSSrvSubsetKey.
+func ForwardedCluster(port uint32, subset, host string) string {
+	return "outbound_." + strconv.FormatUint(uint64(port), 10) + "_." + subset + "_." + host
+}
+
 // InboundCluster is "inbound|8080||". Source: Istio, model.BuildInboundSubsetKey.
 func InboundCluster(port uint32) string {
 	return "inbound|" + strconv.FormatUint(uint64(port), 10) + "||"

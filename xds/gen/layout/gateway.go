@@ -73,6 +73,8 @@ const (
 	GatewayTLS
 	// GatewayPassthrough routes TLS connections by SNI and does not terminate TLS.
 	GatewayPassthrough
+	// GatewayForward forwards the mesh's mutual TLS to the service that its SNI names.
+	GatewayForward
 	// GatewayTCP forwards connections.
 	GatewayTCP
 )
@@ -171,8 +173,6 @@ func useOf(index int, s GatewayServer) (GatewayUse, bool) {
 	if tls != nil {
 		u.Sni = SniHosts(s.Server.Hosts)
 	}
-	passthrough := tls.GetMode() == networking.ServerTLSSettings_PASSTHROUGH ||
-		tls.GetMode() == networking.ServerTLSSettings_AUTO_PASSTHROUGH
 	switch {
 	case protocol == registry.UDP:
 		return u, false
@@ -180,8 +180,10 @@ func useOf(index int, s GatewayServer) (GatewayUse, bool) {
 		u.Mode, u.Sni, u.Route = GatewayHTTP, nil, plainRouteName(s)
 	case tls == nil:
 		u.Mode = GatewayTCP
-	case passthrough:
+	case tls.GetMode() == networking.ServerTLSSettings_PASSTHROUGH:
 		u.Mode = GatewayPassthrough
+	case tls.GetMode() == networking.ServerTLSSettings_AUTO_PASSTHROUGH:
+		u.Mode = GatewayForward
 	case protocol == registry.HTTPS:
 		u.Mode, u.Route = GatewayHTTPS, tlsRouteName(s)
 	default:

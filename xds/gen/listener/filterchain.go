@@ -43,7 +43,7 @@ func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) (*li
 			afterHandshake(p)
 		}
 		packed = append(packed, p)
-		if side != sideOutbound {
+		if side != sideOutbound && !c.forwarded {
 			out.Filters = slices.Clone(b.judges)
 		}
 		if c.asksOthers() {

@@ -2,12 +2,14 @@ package listener
 
 import (
 	"slices"
+	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/destination"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/layout"
 )
@@ -64,6 +66,8 @@ func (p *gatewayPlanner) listener(port *layout.GatewayPort) listenerSpec {
 			p.addTCP(set, use, server, nil)
 		case layout.GatewayPassthrough:
 			p.addPassthrough(set, use, server)
+		case layout.GatewayForward:
+			p.addForwards(set, server)
 		}
 	}
 	s.chains = set.list()
@@ -116,6 +120,25 @@ func (p *gatewayPlanner) addPassthrough(set *chainSet, use layout.GatewayUse, s 
 				}
 			}
 		}
+	}
+}
+
+// addForwards adds a chain for each cluster of the services that a server forwards to. Only clients
+// that speak the mesh's mutual TLS are taken. No policy of the router applies: it does not see who
+// connects, and the workload does. Source: Istio, builtAutoPassthroughFilterChains.
+func (p *gatewayPlanner) addForwards(set *chainSet, s layout.GatewayServer) {
+	for _, d := range p.in.destinations.Items() {
+		if !d.Forwarded || !push.Forwards(s.Gateway, s.Server, d.Service) {
+			continue
+		}
+		destination.EachCluster(d, func(port uint32, subset *networking.Subset, forwarded bool) {
+			if forwarded {
+				spec := p.tcp.forward(d, port, subset.GetName())
+				// Envoy compares names with what clients ask for in lower case
+				set.add(chainSpec{match: chainMatch{alpn: envoy.ALPNMeshAny}, tcp: spec, forwarded: true}, nil,
+					[]string{strings.ToLower(spec.cluster)})
+			}
+		})
 	}
 }
 

@@ -65,6 +65,8 @@ type chainSpec struct {
 	// closed closes all connections: mutual TLS would have to be ended, and the proxy has no
 	// certificate.
 	closed bool
+	// forwarded is the mesh's mutual TLS between others.
+	forwarded bool
 	// http is used when its statPrefix is not empty, else tcp.
 	http httpSpec
 	tcp  tcpSpec

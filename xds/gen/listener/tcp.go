@@ -94,6 +94,15 @@ func (p tcpPlanner) direct(host string, port uint32) tcpSpec {
 	return s
 }
 
+// forward is a chain of TLS that a gateway does not end, to one port of a service.
+func (p tcpPlanner) forward(d push.Destination, port uint32, subset string) tcpSpec {
+	name := envoy.ForwardedCluster(port, subset, d.Service.Host)
+	s := tcpSpec{statPrefix: name, cluster: name}
+	s.apply(d.Rule, port, subset)
+	s.tunnel = nil
+	return s
+}
+
 // dynamicPort is tcpSpec.dynamicPort for connections to a port of a service.
 func (p tcpPlanner) dynamicPort(host string, port uint32) uint32 {
 	if d, ok := p.destinations.Get(host); ok && d.Service.Resolution == registry.DynamicDNS {

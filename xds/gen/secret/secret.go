@@ -151,8 +151,10 @@ func (Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 func (in secretIn) Layer() *envoy.Layer {
 	out := secrets{from: in.secrets}
 	for _, dest := range in.destinations.Items() {
-		destination.EachCluster(dest, func(port uint32, subset *networking.Subset) {
-			out.client(destination.PolicyFor(dest.Rule, subset, port), in.router)
+		destination.EachCluster(dest, func(port uint32, subset *networking.Subset, forwarded bool) {
+			if !forwarded {
+				out.client(destination.PolicyFor(dest.Rule, subset, port), in.router)
+			}
 		})
 	}
 	for _, g := range in.gateways.Items() {
