@@ -84,6 +84,7 @@ type contextCache struct {
 	views         sync.Map // viewIn -> *view
 	identityViews sync.Map // identityViewIn -> *view
 	servers       sync.Map // serverViewIn -> *serverView
+	proxyConfigs  sync.Map // proxyConfigIn -> *proxySettings
 }
 
 func newContextCache(c *Context) *contextCache {
@@ -176,6 +177,7 @@ func (in viewIn) localityFacts(d *Destinations) (byLocality bool, keys *intern.L
 		}
 	}
 	add(in.mesh.Config.GetLocalityLbSetting())
+	byLocality = byLocality || in.mesh.Config.GetDefaultTrafficPolicy().GetOutlierDetection() != nil
 	policy := func(p *networking.TrafficPolicy) {
 		byLocality = byLocality || p.GetOutlierDetection() != nil
 		add(p.GetLoadBalancer().GetLocalityLbSetting())

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	mesh "istio.io/api/mesh/v1alpha1"
+
+	"github.com/ashore-mesh/ashore/push"
 )
 
 // normalHost is a host as proxies compare it: without one dot at the end of the name or the port.
@@ -15,6 +17,14 @@ func normalHost(host string) string {
 		return host[:i] + host[i+1:]
 	}
 	return host
+}
+
+// normalization is how the proxies of a scope rewrite paths. Their connectionSettings may add to that.
+func normalization(sc *push.Scope) mesh.MeshConfig_ProxyPathNormalization_NormalizationType {
+	if sc.ProxyConfig.GetConnectionSettings() != nil {
+		return mesh.MeshConfig_ProxyPathNormalization_MERGE_SLASHES
+	}
+	return sc.Mesh.Config.GetPathNormalization().GetNormalization()
 }
 
 // normalPath is a path as proxies compare it. It is empty, unknown, when they may rewrite it.

@@ -38,6 +38,13 @@ func PolicyFor(rule *push.DestinationRule, subset *networking.Subset, port uint3
 	return p.with(own)
 }
 
+// OrMesh returns p with the mesh's settings where p has none.
+// Source: istio.io, MeshConfig.defaultTrafficPolicy.
+func (p Policy) OrMesh(m *push.Mesh) Policy {
+	defaults := m.Config.GetDefaultTrafficPolicy()
+	return Policy{Pool: defaults.GetConnectionPool(), Outlier: defaults.GetOutlierDetection()}.with(p)
+}
+
 // SubsetOf is the subset of a rule by its name; nil: there is none.
 func SubsetOf(rule *push.DestinationRule, name string) *networking.Subset {
 	if rule == nil || name == "" {
