@@ -82,6 +82,9 @@ check: build tools net-tools package ## formatting, vet, lint and all tests with
 bench: build ## benchmark: many simulated Envoys against ashored and against the floor; ARGS="-all" for more
 	$(GO) run ./bench $(ARGS)
 
+parity: ## our validation beside Istio's, on every example and test in its modules; with an empty cache some 6 minutes
+	@$(GO) run -C tools/parity . $(ARGS)
+
 fuzz: ## every fuzz target for FUZZTIME
 	@for pkg in $$($(GO) list ./...); do \
 		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
@@ -124,4 +127,4 @@ package-texts: # what people read, with everything that it links to
 clean: ## remove build results and .run; downloaded tools stay
 	rm -rf bin .run dist coverage.out .tools/quickstart .tools/echo
 
-.PHONY: help build tools demo-tools consul-tool net-tools run test e2e check bench fuzz golden package package-texts clean
+.PHONY: help build tools demo-tools consul-tool net-tools run test e2e check bench parity fuzz golden package package-texts clean

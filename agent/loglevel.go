@@ -21,6 +21,7 @@ func (c *control) serveLog(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		c.log.SetLevel(level)
+		c.log.Info("the level of the log has changed", "level", level)
 	}
 	fmt.Fprintln(w, c.log.GetLevel())
 }

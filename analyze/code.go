@@ -35,6 +35,7 @@ const (
 	ConflictingAddresses Code = "ASH0010"
 	EmptyService         Code = "ASH0011"
 	PlaintextToMesh      Code = "ASH0012"
+	UnusedDelegate       Code = "ASH0013"
 )
 
 // Severity returns feed.Error if the object, or a part of it, has no effect, or if traffic fails.
@@ -42,7 +43,7 @@ const (
 func (c Code) Severity() feed.Severity {
 	switch c {
 	case HostNotInGateway, ObjectWarning, ConflictingTelemetry, SeveralTelemetries, UnusedRule, ConflictingAddresses,
-		PlaintextToMesh:
+		PlaintextToMesh, UnusedDelegate:
 		return feed.Warning
 	}
 	if c.FromRegistry() {

@@ -18,6 +18,7 @@ const routeFails = "requests that are routed there fail"
 
 // virtualServices checks the destinations and the Gateways of VirtualServices.
 func (a *analysis) virtualServices() {
+	defer a.unusedDelegates()
 	for vs := range a.c.VirtualServices() {
 		if a.stopped() {
 			return
@@ -27,9 +28,43 @@ func (a *analysis) virtualServices() {
 			continue // exported to no namespace
 		}
 		a.boundGateways(vs)
+		a.delegates(vs)
 		for at, to := range vs.Destinations() {
-			a.destination(vs.Object, clients, at, to)
+			a.destination(at.Object, clients, at.Path, to)
 		}
+	}
+}
+
+// unusedDelegates reports the VirtualServices without hosts to which no other one delegates.
+func (a *analysis) unusedDelegates() {
+	used := map[config.Key]bool{}
+	for vs := range a.c.VirtualServices() {
+		for _, d := range vs.Delegates {
+			used[d.Object.Key] = true
+		}
+	}
+	for o := range a.objects(config.VirtualService) {
+		if len(o.Spec.(*networking.VirtualService).Hosts) == 0 && !used[o.Key] {
+			a.report(UnusedDelegate, o, "spec.hosts", "no effect, because there are no hosts and no other VirtualService "+
+				"delegates to it", "write hosts, or name it as delegate in a route of another VirtualService")
+		}
+	}
+}
+
+// delegates checks the VirtualServices to which vs delegates routes.
+func (a *analysis) delegates(vs *push.VirtualService) {
+	for _, bad := range a.c.BadDelegates(vs) {
+		text, remedy := "there is no %s without hosts", "declare it, or write the routes here"
+		if bad.Exists {
+			text, remedy = "%s is not exported to this namespace", "extend its exportTo"
+		}
+		a.report(ReferenceNotFound, vs.Object, bad.Path+".delegate",
+			fmt.Sprintf(text+", so the route has no effect", bad.Key), remedy)
+	}
+	for _, f := range vs.Contradicting {
+		a.report(ConflictingRoutes, f.Object, f.Path, fmt.Sprintf("no effect for %s, because no request fulfils "+
+			"both this match and that of the route that delegates", named(a.current(vs.Object))),
+			"match the same as that route, or less")
 	}
 }
 

@@ -44,6 +44,20 @@ func TestDestinations(t *testing.T) {
 			},
 		},
 		{
+			"delegates", []string{reviews,
+				route("shop/r", `hosts: [reviews],
+  http: [{match: [{port: 80}], delegate: {name: d}}, {match: [{port: 81}], delegate: {name: gone}}, {delegate: {name: x, namespace: data}}]`),
+				route("shop/d", "http: [{match: [{port: 82}], redirect: {uri: /}}, {route: [{destination: {host: one}}]}]"),
+				route("data/x", "exportTo: [.], http: [{redirect: {uri: /}}]")},
+			[]string{
+				"IST0101 mesh.yaml:6 VirtualService shop/r spec.http[1].delegate: there is no VirtualService shop/gone without hosts, so the route has no effect",
+				"spec.http[2].delegate: VirtualService data/x is not exported to this namespace, so the route has no effect | extend its exportTo",
+				"ASH0001 mesh.yaml:12 VirtualService shop/d spec.http[0]: no effect for VirtualService shop/r (mesh.yaml), because no request fulfils both this match",
+				"VirtualService shop/d spec.http[1].route[0].destination.host: no service has host one.",
+				"ASH0013 mesh.yaml:17 VirtualService data/x spec.hosts: no effect",
+			},
+		},
+		{
 			"unknown port", []string{reviews, to("host: reviews, port: {number: 8080}")},
 			[]string{at + ".port.number: service reviews.shop.svc.cluster.local has no port 8080, so requests that are routed there fail | use one of its ports (80 http, 9090 grpc), or declare the port"},
 		},

@@ -43,9 +43,13 @@ func (a *analysis) routeConflicts() {
 				if i < 0 || gateway != push.MeshGateway && a.allGateways()[gateway] == nil {
 					continue
 				}
+				field := fmt.Sprintf("spec.%s[%d]", kind, i)
+				if len(vs.Delegates) > 0 {
+					field = "spec." + kind // i counts the routes of delegates too
+				}
 				for _, host := range vs.Spec.Hosts {
 					at := routePlace{gateway, host, kind}
-					places[at] = append(places[at], catchAllRoute{vs, fmt.Sprintf("spec.%s[%d]", kind, i)})
+					places[at] = append(places[at], catchAllRoute{vs, field})
 				}
 			}
 		}

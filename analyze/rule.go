@@ -217,11 +217,14 @@ func labelsText(labels map[string]string) string {
 // ruleConflicts reports parts of DestinationRules without effect. Rules of one namespace and host
 // are merged: the first trafficPolicy is used, and the first subset of each name.
 func (a *analysis) ruleConflicts() {
-	type hostKey struct{ namespace, host string }
+	type hostKey struct{ namespace, host, selector string }
 	groups := map[hostKey][]*config.Object{}
 	for o := range a.objects(config.DestinationRule) {
-		host := o.Spec.(*networking.DestinationRule).Host
-		k := hostKey{o.Namespace, config.ResolveHost(host, o.Namespace, a.in.Mesh.Domain)}
+		spec := o.Spec.(*networking.DestinationRule)
+		k := hostKey{o.Namespace, config.ResolveHost(spec.Host, o.Namespace, a.in.Mesh.Domain), ""}
+		if spec.WorkloadSelector != nil {
+			k.selector = fmt.Sprint(spec.WorkloadSelector.MatchLabels)
+		}
 		groups[k] = append(groups[k], o)
 	}
 	for k, list := range groups {

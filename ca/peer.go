@@ -35,10 +35,10 @@ type PeerVerifier struct {
 // maxChain bounds a client's chain, because verification costs.
 const maxChain = 8
 
-// maxNamesakes bounds the certificates of one name in a client's chain: each is tried for each that
+// maxSameSubject bounds the certificates of one name in a client's chain: each is tried for each that
 // it may have signed, before the client has proven anything. A root that was cross-signed by the
 // one before it comes twice.
-const maxNamesakes = 2
+const maxSameSubject = 2
 
 // Reasons of refusals that are also used elsewhere.
 const reasonUntrusted, reasonRevoked = "untrusted", "revoked"
@@ -64,7 +64,7 @@ func (v *PeerVerifier) Verify(chain []*x509.Certificate, now time.Time) (Peer, e
 	if err != nil {
 		return Peer{}, err
 	}
-	return p, v.inForce(p, now)
+	return p, v.checkValidity(p, now)
 }
 
 // named returns the workload of this mesh that a certificate names, whoever signed it. Errors:
@@ -107,9 +107,9 @@ func (v *PeerVerifier) trusted(chain []*x509.Certificate, now time.Time) error {
 	}
 	names := make(map[string]int, len(chain))
 	for _, c := range chain {
-		if names[string(c.RawSubject)]++; names[string(c.RawSubject)] > maxNamesakes {
+		if names[string(c.RawSubject)]++; names[string(c.RawSubject)] > maxSameSubject {
 			return refusal(byCertificate, "long chain", "the chain has more than %d certificates of one name",
-				maxNamesakes)
+				maxSameSubject)
 		}
 	}
 	err := v.bundle().verify(chain, x509.ExtKeyUsageClientAuth, now)
@@ -122,8 +122,8 @@ func (v *PeerVerifier) trusted(chain []*x509.Certificate, now time.Time) error {
 	return refusal(byCertificate, reasonUntrusted, "%w", err)
 }
 
-// inForce returns why a peer's certificate is not valid at a time, or is revoked. Errors: *Refusal.
-func (v *PeerVerifier) inForce(p Peer, now time.Time) error {
+// checkValidity returns why a peer's certificate is not valid at a time, or is revoked. Errors: *Refusal.
+func (v *PeerVerifier) checkValidity(p Peer, now time.Time) error {
 	if now.Before(p.Leaf.NotBefore) || now.After(p.Leaf.NotAfter) {
 		return refusal(byCertificate, "expired", "the certificate of %s is valid from %s to %s", p.ID,
 			p.Leaf.NotBefore.Format(time.RFC3339), p.Leaf.NotAfter.Format(time.RFC3339))
@@ -190,7 +190,7 @@ func (v *PeerVerifier) issuedHere(ctx context.Context, leaf *x509.Certificate, a
 	if err != nil {
 		return p, err
 	}
-	return p, v.inForce(p, at)
+	return p, v.checkValidity(p, at)
 }
 
 // ServerTLS configures TLS on port 15012. It asks for a client certificate and accepts any: a

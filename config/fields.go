@@ -29,8 +29,6 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 	case "ClientTLSSettings.credential_name":
 		return "a certificate by the name of a secret",
 			"put it into files and name them by clientCertificate, privateKey and caCertificates"
-	case "DestinationRule.workload_selector":
-		return "a rule for some clients only", "remove workloadSelector, the rule then holds for all of its namespace"
 	case "Abort.http2_error":
 		return "an abort by an HTTP/2 error", "use httpStatus or grpcStatus"
 	case "Delay.exponential_delay":
@@ -42,8 +40,6 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 		return "a provider of certificates", "name files in the Gateway or DestinationRule"
 	case "HttpHeader.env_name":
 		return "a header from the environment of the control plane", "write the value"
-	case "HTTPRoute.delegate":
-		return "delegation to another VirtualService", "write its routes here"
 	case "L4MatchAttributes.source_subnet":
 		return "a match by the client's address", "match sourceLabels or sourceNamespace instead"
 	case "LoadBalancerSettings.zone_aware_lb_setting":
@@ -65,10 +61,6 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 		return "a certificate by the name of a secret", files
 	case "ServerTLSSettings.insecure_skip_verify":
 		return "a server that accepts any certificate", "anybody could pretend to be any client; remove it"
-	case "TrafficPolicy.proxy_protocol":
-		return "the PROXY protocol", "remove it"
-	case "TrafficPolicy.tunnel":
-		return "a tunnel through a proxy", "remove it"
 	}
 	return "", ""
 }
@@ -89,13 +81,14 @@ func withoutEffect(fd protoreflect.FieldDescriptor) string {
 // required reports whether a field is checked although it is not set, because it must be.
 func required(fd protoreflect.FieldDescriptor) bool {
 	switch fieldName(fd) {
-	case "Destination.host", "DestinationRule.host", "Subset.name", "PortSelector.number", "HTTPCookie.name",
+	case "Destination.host", "Delegate.name", "DestinationRule.host", "Subset.name", "PortSelector.number", "HTTPCookie.name",
 		"Attribute.name", "RegexRewrite.match", "Distribute.from", "Failover.from", "Failover.to",
 		"Port.name", "Port.protocol", "ServicePort.number", "ServicePort.name", "SidecarPort.name",
 		"HTTPHealthCheckConfig.port", "TCPHealthCheckConfig.port", "GrpcHealthCheckConfig.port", "HTTPHeader.name",
 		"JWTHeader.name", "ClaimToHeader.header", "ClaimToHeader.claim", "JWTRule.issuer",
 		"ProviderRef.name", "Literal.value", "Environment.name", "RequestHeader.name", "Formatter.value",
-		"Filter.expression", "HttpHeader.name", "HttpService.path":
+		"Filter.expression", "HttpHeader.name", "HttpService.path", "TunnelSettings.target_host",
+		"TunnelSettings.target_port":
 		return true
 	}
 	return isProvider(fd.ContainingMessage()) && (fd.Name() == "service" || fd.Name() == "port")
@@ -140,10 +133,18 @@ func textRule(field string) func(string) string {
 	switch field {
 	case "DestinationRule.host":
 		return checkWildcardHost
-	case "Destination.host", "ClientTLSSettings.sni":
+	case "Destination.host":
+		return checkDestination
+	case "ClientTLSSettings.sni":
 		return checkHost
+	case "TunnelSettings.target_host":
+		return checkTunnelHost
+	case "TunnelSettings.protocol":
+		return oneOf("protocol", []string{"CONNECT", "POST"})
 	case "VirtualService.hosts":
 		return checkVirtualHost
+	case "Delegate.name":
+		return checkObjectName
 	case "ServiceEntry.hosts":
 		return checkServiceHost
 	case "Server.hosts":
@@ -164,7 +165,7 @@ func textRule(field string) func(string) string {
 		return checkExportTo
 	case "ServiceEntry.export_to", "MeshConfig.default_service_export_to":
 		return checkServiceExportTo
-	case "HTTPMatchRequest.source_namespace", "TLSMatchAttributes.source_namespace",
+	case "Delegate.namespace", "HTTPMatchRequest.source_namespace", "TLSMatchAttributes.source_namespace",
 		"L4MatchAttributes.source_namespace", "MeshConfig.root_namespace":
 		return checkDNSLabel
 	case "WorkloadEntry.service_account":

@@ -39,6 +39,7 @@ type checker struct {
 
 	hosts    hostSet         // of a VirtualService
 	gateways map[string]bool // that a VirtualService is bound to, by full name
+	delegate bool            // the VirtualService has no hosts, so that others delegate to it
 }
 
 // metadata checks what all kinds share.

@@ -16,10 +16,19 @@ func (c *checker) destinationRule(dr *networking.DestinationRule) {
 		}
 		names[s.Name] = true
 	}
+	for i, to := range dr.ExportTo {
+		if dr.WorkloadSelector != nil && to != "." && to != c.object.Namespace {
+			c.errorf(at("spec.exportTo", i), "with workloadSelector the rule is for workloads of its namespace: "+
+				"remove it, or remove workloadSelector")
+		}
+	}
 }
 
 // trafficPolicy checks the policy of a destination or of a subset.
 func (c *checker) trafficPolicy(path string, p *networking.TrafficPolicy) {
+	if p.Tunnel != nil && p.ProxyProtocol != nil {
+		c.errorf(path+".proxyProtocol", "only one of tunnel and proxyProtocol can be set")
+	}
 	ports := make(map[uint32]bool, len(p.PortLevelSettings))
 	for i, s := range p.PortLevelSettings {
 		path, port := at(path+".portLevelSettings", i), s.Port.GetNumber()
@@ -34,6 +43,14 @@ func (c *checker) trafficPolicy(path string, p *networking.TrafficPolicy) {
 			c.errorf(path, "nothing is set for the port: write loadBalancer, connectionPool, outlierDetection or tls, or remove it")
 		}
 	}
+}
+
+// checkTunnelHost is the rule for where a tunnel leads to.
+func checkTunnelHost(host string) string {
+	if isAddress(host) {
+		return ""
+	}
+	return checkHost(host)
 }
 
 // consistentHash checks how requests stick to endpoints.
@@ -73,8 +90,8 @@ func (c *checker) warmup(path string, l *networking.LoadBalancerSettings) {
 	if w != nil && w.Duration == nil {
 		c.errorf(path+".warmup.duration", "the time is missing")
 	}
-	if a := w.GetAggression(); a != nil && a.Value < 1 {
-		c.errorf(path+".warmup.aggression", "the aggression is at least 1, not %v", a.Value)
+	if a := w.GetAggression(); a != nil && a.Value == 0 {
+		c.errorf(path+".warmup.aggression", "the aggression must be greater than 0")
 	}
 }
 

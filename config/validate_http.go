@@ -13,11 +13,15 @@ import (
 
 // httpRoute checks that a route does exactly one thing, and nothing that does not go with it.
 func (c *checker) httpRoute(path string, r *networking.HTTPRoute) {
-	if r.Delegate != nil {
-		return // unsupported
-	}
 	c.oneAuthority(path+".headers", r.Headers, r.GetRewrite().GetAuthority())
 	c.mirrors(path, r)
+	if r.Delegate != nil {
+		if c.delegate {
+			c.errorf(path+".delegate", "a delegate cannot delegate to another one: write the routes here")
+		}
+		c.refuse(path, present(r, "route", "redirect"), "the routes are those of the delegate: remove it, or remove delegate")
+		return
+	}
 	switch actions := present(r, "route", "redirect", "directResponse"); {
 	case len(actions) == 0:
 		c.errorf(path, "the route leads nowhere: write route, redirect or directResponse")
@@ -175,9 +179,6 @@ func checkRetryOn(text string) string {
 		case err == nil && (code < 100 || code > 599):
 			return condition + " is not an HTTP status"
 		case err == nil || slices.Contains(retryConditions(), condition):
-		case condition == "retriable-headers":
-			return "retriable-headers, for which there is no place to name the headers, is not supported yet: write " +
-				"other conditions, such as HTTP statuses"
 		default:
 			return "unknown condition " + quote(condition) + didYouMean(condition, retryConditions()) +
 				"; write conditions of Envoy's and HTTP statuses, with commas between them"
@@ -186,13 +187,14 @@ func checkRetryOn(text string) string {
 	return ""
 }
 
-// retryConditions are Envoy's, but for retriable-headers: Istio's API cannot say which headers.
+// retryConditions are Envoy's. The request header x-envoy-retriable-header-names names the headers
+// for retriable-headers; Istio's API cannot.
 // Source:
 // https://www.envoyproxy.io/docs/envoy/v1.40.0/configuration/http/http_filters/router_filter#x-envoy-retry-on
 func retryConditions() []string {
 	return []string{
 		"5xx", "gateway-error", "reset", "reset-before-request", "connect-failure", "envoy-ratelimited", "retriable-4xx",
-		"refused-stream", "retriable-status-codes", "http3-post-connect-failure",
+		"refused-stream", "retriable-status-codes", "retriable-headers", "http3-post-connect-failure",
 		"cancelled", "deadline-exceeded", "internal", "resource-exhausted", "unavailable",
 	}
 }

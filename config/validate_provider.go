@@ -92,7 +92,7 @@ func (c *checker) extensionProviders(path string, providers []*mesh.MeshConfig_E
 			seen[name] = true
 		}
 		if p.GetProvider() == nil {
-			c.errorf(path, "it says nothing of what it is: write opentelemetry or envoyFileAccessLog, for instance")
+			c.errorf(path, "the provider has no type: write opentelemetry or envoyFileAccessLog, for instance")
 			continue
 		}
 		c.walk(path, p.ProtoReflect())
@@ -158,7 +158,7 @@ func (c *checker) logLabels(path string, labels *structpb.Struct, flat bool) {
 			c.why(path, checkFormat(v.StringValue))
 		default:
 			if flat {
-				c.errorf(path, "a label is a text: put it in quotes")
+				c.errorf(path, "a label must be a string: put it in quotes")
 			} else if nested := labels.Fields[name].GetStructValue(); nested != nil {
 				c.logLabels(path, nested, false)
 			}

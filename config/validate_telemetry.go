@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	telemetry "istio.io/api/telemetry/v1alpha1"
+
+	"github.com/ashore-mesh/ashore/internal/envoylabel"
 )
 
 // tracing checks which spans a proxy reports.
@@ -39,8 +41,8 @@ func checkTag(name string) string {
 	if !regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`).MatchString(name) {
 		return quote(name) + " is not the name of a tag: use letters, digits and \"_\""
 	}
-	// The agent computes other labels from these (package xds/gen/telemetry), and Prometheus has "le".
-	reserved := []string{"reporter", "service", "peer_principal", "peer_workload", "removed_tags", "cluster_name", "le"}
+	// The agent computes other labels from these, and Prometheus has "le".
+	reserved := append(envoylabel.All(), "cluster_name", "le")
 	if slices.Contains(reserved, name) || strings.HasPrefix(name, "__") {
 		return quote(name) + " is reserved: choose another name"
 	}

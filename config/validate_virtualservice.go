@@ -16,12 +16,13 @@ func (c *checker) virtualService(vs *networking.VirtualService) {
 	if len(bound) == 0 {
 		bound = []string{meshGateway}
 	}
-	c.hosts, c.gateways = hostSetOf(vs.Hosts), map[string]bool{}
+	c.hosts, c.gateways, c.delegate = hostSetOf(vs.Hosts), map[string]bool{}, len(vs.Hosts) == 0
 	for _, g := range bound {
 		c.gateways[c.fullGateway(g)] = true
 	}
-	if len(vs.Hosts) == 0 {
-		c.errorf("spec.hosts", "the hosts are missing; one without hosts is for delegation, which is not supported yet")
+	if c.delegate {
+		c.refuse("spec", present(vs, "gateways", "tls", "tcp"),
+			"without hosts this VirtualService is a delegate of others, which has HTTP routes only: remove it, or write hosts")
 	}
 	if i := slices.Index(vs.Hosts, "*"); i >= 0 && c.gateways[meshGateway] {
 		c.errorf(at("spec.hosts", i),
@@ -38,6 +39,9 @@ func (c *checker) virtualService(vs *networking.VirtualService) {
 
 // matchesAll says whether every request is for r.
 func matchesAll(r *networking.HTTPRoute) bool {
+	if r.Delegate != nil {
+		return false // its delegate may match less
+	}
 	return len(r.Match) == 0 || slices.ContainsFunc(r.Match, func(m *networking.HTTPMatchRequest) bool {
 		return (m.Uri == nil || m.Uri.GetPrefix() == "/") &&
 			len(others(m, "name", "uri", "ignoreUriCase", "statPrefix")) == 0
@@ -46,6 +50,9 @@ func matchesAll(r *networking.HTTPRoute) bool {
 
 // boundGateways checks that a match names gateways that the VirtualService is bound to.
 func (c *checker) boundGateways(path string, names []string) {
+	if c.delegate {
+		return // those of the VirtualService that delegates count
+	}
 	for i, g := range names {
 		if !c.gateways[c.fullGateway(g)] {
 			c.errorf(at(path+".gateways", i), "%s is not in spec.gateways, so this never matches: add it there", quote(g))
@@ -84,6 +91,14 @@ func checkGatewayName(text string) string {
 func checkVirtualHost(host string) string {
 	if isAddress(host) {
 		return ""
+	}
+	return checkWildcardHost(host)
+}
+
+// checkDestination is the rule for the service of a destination, which may have a wildcard host.
+func checkDestination(host string) string {
+	if host == "*" {
+		return "a service cannot have the name of all hosts: name a service, such as web or *.example.com"
 	}
 	return checkWildcardHost(host)
 }

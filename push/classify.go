@@ -20,6 +20,7 @@ func (c *Context) Classify(n Node) Facets {
 		IPv6Only:     ipv6Only(n.IPs.Items()),
 		DualStack:    dualStack(n.IPs.Items()),
 		RouteSources: c.matchesFor(n),
+		Rules:        c.rulesFor(n),
 		Identity:     n.Identity,
 		Probe:        n.Probe,
 		Application:  n.Application,
@@ -143,6 +144,17 @@ func (c *Context) matchesFor(n Node) *intern.List[any] {
 		}
 	}
 	return c.tables.sources.Of(out)
+}
+
+// rulesFor returns the DestinationRules whose workloadSelector selects n.
+func (c *Context) rulesFor(n Node) *intern.List[*config.Object] {
+	var out []*config.Object
+	for _, o := range c.cache.rules().selective[n.Namespace] {
+		if selects(ruleSelector(o).GetMatchLabels(), n.Labels) {
+			out = append(out, o)
+		}
+	}
+	return c.tables.objects.Of(out)
 }
 
 // serversOf returns the gateway servers of a router.

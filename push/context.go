@@ -1,6 +1,8 @@
 package push
 
 import (
+	"slices"
+
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/pmap"
 	"github.com/ashore-mesh/ashore/registry"
@@ -54,8 +56,7 @@ type Context struct {
 // Build returns the context for in. It reuses the unchanged parts of prev, which may be nil, so the
 // cost is proportional to the changes.
 func Build(prev *Context, in Inputs) *Context {
-	// The indexes contain resolved host names, so a new domain rebuilds all of them.
-	if prev == nil || prev.in.Mesh.Domain != in.Mesh.Domain {
+	if prev == nil || !sameIndexes(prev.in.Mesh, in.Mesh) {
 		prev = &Context{tables: newTables()}
 	}
 	c := *prev
@@ -74,6 +75,13 @@ func Build(prev *Context, in Inputs) *Context {
 	return &c
 }
 
+// sameIndexes reports whether the indexes of both meshes are equal. They contain resolved host
+// names, and VirtualServices with the delegates that they see.
+func sameIndexes(a, b *Mesh) bool {
+	return a.Domain == b.Domain && slices.Equal(a.Config.GetDefaultVirtualServiceExportTo(),
+		b.Config.GetDefaultVirtualServiceExportTo())
+}
+
 // Inputs returns what the context was built from.
 func (c *Context) Inputs() Inputs { return c.in }
 
@@ -88,7 +96,7 @@ func (c *Context) index(ch pmap.Change[config.Key, *config.Object]) {
 	}
 	switch ch.Key.Kind {
 	case config.VirtualService:
-		c.virtual = c.virtual.with(ch.Key, ch.New, c.in.Mesh.Domain)
+		c.virtual = c.virtual.with(ch.Key, c.in)
 	case config.DestinationRule:
 		c.rules = c.rules.with(ch.Old, ch.New, c.in.Mesh.Domain)
 	case config.Sidecar:

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
+	types "istio.io/api/type/v1beta1"
 
 	"google.golang.org/protobuf/proto"
 
@@ -49,6 +50,8 @@ type ruleView struct {
 	in ruleViewIn
 	// byHost holds the rules of each namespace and host, sorted by CompareAge.
 	byHost map[ruleHost][]*config.Object
+	// selective holds the rules of each namespace that have a workloadSelector.
+	selective map[string][]*config.Object
 	// perNamespace is the number of rules of each namespace.
 	perNamespace map[string]int
 	// namespacesWithOwnView are the namespaces in which rules apply that do not apply in others.
@@ -72,13 +75,18 @@ type ruleViewIn struct {
 
 func newRuleView(in ruleViewIn) *ruleView {
 	v := &ruleView{
-		in: in, byHost: map[ruleHost][]*config.Object{}, perNamespace: map[string]int{},
-		namespacesWithOwnView: map[string]bool{},
+		in: in, byHost: map[ruleHost][]*config.Object{}, selective: map[string][]*config.Object{},
+		perNamespace: map[string]int{}, namespacesWithOwnView: map[string]bool{},
 	}
 	for k, o := range in.rules.byHost.All() {
 		h := ruleHost{k.Namespace, k.Host}
 		v.byHost[h] = append(v.byHost[h], o)
 		v.perNamespace[k.Namespace]++
+		if ruleSelector(o) != nil {
+			v.selective[k.Namespace] = append(v.selective[k.Namespace], o)
+			v.namespacesWithOwnView[k.Namespace] = true
+			continue
+		}
 		addNamespacesWithOwnView(v.namespacesWithOwnView, v.exportTo(o), nil, k.Namespace)
 		// A public rule in its service's namespace applies to all clients. A rule for a wildcard
 		// also applies to services of other namespaces, for clients in its own.
@@ -95,30 +103,35 @@ func newRuleView(in ruleViewIn) *ruleView {
 
 func (v *ruleView) root() string { return v.in.mesh.Config.GetRootNamespace() }
 
+// ruleSelector is the workloadSelector of a DestinationRule. Nil: the rule is for all proxies.
+func ruleSelector(o *config.Object) *types.WorkloadSelector {
+	return o.Spec.(*networking.DestinationRule).WorkloadSelector
+}
+
 func (v *ruleView) exportTo(o *config.Object) []string {
 	return exportTo(o.Spec.(*networking.DestinationRule).ExportTo, v.in.mesh.Config.GetDefaultDestinationRuleExportTo())
 }
 
 // find returns the rule that a client in namespace applies to s, or nil if there is none. It
 // searches the client's namespace, the service's, then the root namespace. The first one with a
-// match decides; there, the most specific host wins.
+// match decides; there, the most specific host wins. Of the rules with a workloadSelector it uses
+// those in selected, which are of the client's namespace.
 // Source: istio.io, DestinationRule exportTo and "Cross namespace configuration".
-func (v *ruleView) find(namespace string, s *registry.Service) *DestinationRule {
+func (v *ruleView) find(namespace string, s *registry.Service, selected []*config.Object) *DestinationRule {
 	if len(v.byHost) == 0 {
 		return nil
 	}
-	if r := v.mostSpecific(namespace, s.Host, namespace); r != nil {
-		return r
+	for _, from := range []string{namespace, s.Namespace, v.root()} {
+		if r := v.mostSpecific(from, s.Host, namespace, selected); r != nil {
+			return r
+		}
 	}
-	if r := v.mostSpecific(s.Namespace, s.Host, namespace); r != nil {
-		return r
-	}
-	return v.mostSpecific(v.root(), s.Host, namespace)
+	return nil
 }
 
 // mostSpecific returns the merged rule of namespace from that is exported to client and has the
-// most specific pattern for host.
-func (v *ruleView) mostSpecific(from, host, client string) *DestinationRule {
+// most specific pattern for host. The selected rules take precedence over those for all clients.
+func (v *ruleView) mostSpecific(from, host, client string, selected []*config.Object) *DestinationRule {
 	if from == "" || v.perNamespace[from] == 0 {
 		return nil
 	}
@@ -127,14 +140,20 @@ func (v *ruleView) mostSpecific(from, host, client string) *DestinationRule {
 		if len(objects) == 0 {
 			continue
 		}
+		var own []*config.Object
 		visible := make([]*config.Object, 0, len(objects))
 		for _, o := range objects {
-			if visibleTo(v.exportTo(o), from, client) {
+			switch {
+			case ruleSelector(o) != nil:
+				if slices.Contains(selected, o) {
+					own = append(own, o)
+				}
+			case visibleTo(v.exportTo(o), from, client):
 				visible = append(visible, o)
 			}
 		}
-		if len(visible) > 0 {
-			return v.in.tables.merged.Get(mergeIn{v.in.tables.objects.Of(visible), pattern})
+		if all := slices.Concat(own, visible); len(all) > 0 {
+			return v.in.tables.merged.Get(mergeIn{v.in.tables.objects.Of(all), pattern})
 		}
 	}
 	return nil

@@ -14,7 +14,8 @@ import (
 
 // The look-ups in this file decide what proxies see. Package analyze uses the same ones.
 
-// VirtualServices yields all VirtualServices, with every short name in them resolved.
+// VirtualServices yields all VirtualServices that have hosts, with every short name in them
+// resolved.
 func (c *Context) VirtualServices() iter.Seq[*VirtualService] {
 	return func(yield func(*VirtualService) bool) {
 		for _, vs := range c.virtual.byKey.All() {
@@ -32,9 +33,10 @@ func (c *Context) ServiceFor(namespace, host string) *registry.Service {
 }
 
 // RuleFor returns the DestinationRule that clients in a namespace apply to s, or nil if there is
-// none.
+// none. It includes all rules with a workloadSelector, as if a client had all labels.
 func (c *Context) RuleFor(namespace string, s *registry.Service) *DestinationRule {
-	return c.cache.rules().find(namespace, s)
+	v := c.cache.rules()
+	return v.find(namespace, s, v.selective[namespace])
 }
 
 // ClientNamespaces returns, sorted, the namespaces with their own view of services or rules. The
@@ -54,6 +56,9 @@ func (c *Context) ExportedTo(o *config.Object) []string {
 	case *networking.VirtualService:
 		to = exportTo(spec.ExportTo, c.in.Mesh.Config.GetDefaultVirtualServiceExportTo())
 	case *networking.DestinationRule:
+		if ruleSelector(o) != nil {
+			return []string{o.Namespace}
+		}
 		to = exportTo(spec.ExportTo, c.in.Mesh.Config.GetDefaultDestinationRuleExportTo())
 	}
 	return exportedTo(to, o.Namespace)
@@ -74,12 +79,20 @@ func (c *Context) CompareRoutes(a, b *VirtualService) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), CompareAge(a.Object, b.Object))
 }
 
-// Destinations yields all destinations of a VirtualService, with the path of each field.
-func (vs *VirtualService) Destinations() iter.Seq2[string, *networking.Destination] {
-	return func(yield func(string, *networking.Destination) bool) {
-		for at, to := range destinationFields(vs.Spec) {
-			if !yield(at.String(), to) {
+// Destinations yields all destinations of a VirtualService and of its delegates, with the field of
+// each.
+func (vs *VirtualService) Destinations() iter.Seq2[Field, *networking.Destination] {
+	return func(yield func(Field, *networking.Destination) bool) {
+		for at, to := range destinationFields(vs.own) {
+			if !yield(Field{vs.Object, at.String()}, to) {
 				return
+			}
+		}
+		for _, d := range vs.Delegates {
+			for at, to := range d.Destinations() {
+				if !yield(at, to) {
+					return
+				}
 			}
 		}
 	}

@@ -130,7 +130,7 @@ func describe(c *push.Context, n push.Node) string {
 			fmt.Fprintf(&b, " %v", s.Key)
 		}
 		for _, vs := range e.Routes.Items() {
-			fmt.Fprintf(&b, " %v%v%v", vs.Object.Key, vs.Spec.Hosts, vs.Spec.Gateways)
+			fmt.Fprintf(&b, " %v%v%v%v", vs.Object.Key, vs.Spec.Hosts, vs.Spec.Gateways, vs.Spec.Http)
 		}
 		b.WriteByte('\n')
 	}
@@ -189,6 +189,13 @@ func (e *editor) edit(what, which, how byte) {
 		if how%3 == 1 {
 			vs.Http[0].Match = []*networking.HTTPMatchRequest{{SourceLabels: map[string]string{"app": "web"}}}
 		}
+		switch how % 9 {
+		case 7:
+			vs.Hosts = nil
+		case 8:
+			vs.Http = append(vs.Http, &networking.HTTPRoute{Delegate: &networking.Delegate{Name: fmt.Sprint("n", how/9%2),
+				Namespace: namespaces[int(how)/3%3]}})
+		}
 		e.put(config.VirtualService, ns, name, vs)
 	case 3:
 		if gone {
@@ -198,8 +205,12 @@ func (e *editor) edit(what, which, how byte) {
 		if how%5 == 0 {
 			host = "*.example.com"
 		}
-		e.put(config.DestinationRule, ns, name, &networking.DestinationRule{Host: host, ExportTo: to,
-			Subsets: []*networking.Subset{{Name: fmt.Sprint("v", how)}}})
+		rule := &networking.DestinationRule{Host: host, ExportTo: to,
+			Subsets: []*networking.Subset{{Name: fmt.Sprint("v", how)}}}
+		if how%4 == 3 {
+			rule.WorkloadSelector = &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"app": "web"}}
+		}
+		e.put(config.DestinationRule, ns, name, rule)
 	case 4:
 		if gone {
 			e.remove(config.Sidecar, ns, name)

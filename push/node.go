@@ -92,6 +92,8 @@ type Facets struct {
 	Sidecar *SidecarConfig
 	// Gateways lists the servers that select the proxy (routers only), in order of precedence.
 	Gateways *intern.List[GatewayServer]
+	// Rules lists the DestinationRules whose workloadSelector selects the proxy.
+	Rules *intern.List[*config.Object]
 	// Own holds the addresses and inbound ports of the proxy. Nil for routers.
 	Own *Own
 	// RouteSources lists the conditional matches of routes (by source labels or namespace) that

@@ -82,9 +82,22 @@ type DestinationRule struct {
 // gateways) resolved.
 type VirtualService struct {
 	Object *config.Object
-	Spec   *networking.VirtualService
+	// Spec has the routes of delegates in place of those that name them.
+	Spec *networking.VirtualService
+	// Delegates are the VirtualServices whose routes are in Spec, in the order of the routes.
+	Delegates []*VirtualService
+	// Contradicting are the routes of Delegates that are not in Spec, because no request fulfils both
+	// their match and that of the route that delegates.
+	Contradicting []Field
 
-	conditions []condition // the matches that do not apply to all clients
+	own        *networking.VirtualService // without the routes of delegates
+	conditions []condition                // the matches that do not apply to all clients
+}
+
+// Field is a field of an object, such as "spec.http[1]".
+type Field struct {
+	Object *config.Object
+	Path   string
 }
 
 // Egress is a group of services that a sidecar may call, and the listener for them.

@@ -45,6 +45,7 @@ type viewIn struct {
 	services  *serviceView
 	routes    *routeView
 	rules     *ruleView
+	selected  *intern.List[*config.Object] // Facets.Rules
 	typ       NodeType
 	namespace string
 	sidecar   *SidecarConfig
@@ -101,7 +102,7 @@ func (c *Context) viewOf(f Facets) *view {
 	c.cache.used.Store(true)
 	in := viewIn{
 		tables: c.tables, mesh: c.in.Mesh, services: c.cache.services(), routes: c.cache.routes(), rules: c.cache.rules(),
-		typ: f.Type, namespace: f.Namespace, sidecar: f.Sidecar, gateways: f.Gateways,
+		selected: f.Rules, typ: f.Type, namespace: f.Namespace, sidecar: f.Sidecar, gateways: f.Gateways,
 		providers: c.providersFor(f),
 	}
 	v := keep(&c.cache.views, c.tables.view, in)
@@ -157,7 +158,7 @@ func (in viewIn) meshRoutes(keep func(*VirtualService) bool) *intern.List[*Virtu
 func (in viewIn) destinations(called []*registry.Service) *Destinations {
 	list := make([]Destination, len(called))
 	for i, s := range called {
-		list[i] = Destination{Service: s, Rule: in.rules.find(in.namespace, s)}
+		list[i] = Destination{Service: s, Rule: in.rules.find(in.namespace, s, in.selected.Items())}
 	}
 	return in.tables.listOf.Get(Destinations{in.tables.destinations.Of(list)})
 }

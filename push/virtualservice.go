@@ -16,30 +16,57 @@ import (
 // MeshGateway is the name of the gateway that stands for all sidecars.
 const MeshGateway = "mesh"
 
-// virtualServices is the index of VirtualServices.
+// virtualServices is the index of VirtualServices. Delegates are part of those that delegate to them.
 type virtualServices struct {
 	byKey pmap.Map[config.Key, *VirtualService]
+	// delegating holds the VirtualServices that delegate routes to others.
+	delegating pmap.Map[config.Key, *VirtualService]
 	// conditional holds the VirtualServices that have conditions.
 	conditional pmap.Map[config.Key, *VirtualService]
 }
 
-// with returns a copy of the index with o at key, or without key if o is nil.
-func (x virtualServices) with(key config.Key, o *config.Object, domain string) virtualServices {
-	x.conditional = x.conditional.Without(key)
-	if o == nil {
-		x.byKey = x.byKey.Without(key)
-		return x
+// with returns a copy of the index with the object at a key of in, or without it if there is none.
+// If it is a delegate, the VirtualServices that delegate to it are made anew.
+func (x virtualServices) with(key config.Key, in Inputs) virtualServices {
+	x.byKey, x.conditional, x.delegating = x.byKey.Without(key), x.conditional.Without(key), x.delegating.Without(key)
+	if o := in.Objects.At(key); o != nil && !isDelegate(o) {
+		x = x.add(o, in)
 	}
-	vs := resolveVirtualService(o, domain)
-	x.byKey = x.byKey.With(key, vs)
-	if len(vs.conditions) > 0 {
-		x.conditional = x.conditional.With(key, vs)
+	for _, vs := range x.delegating.All() {
+		if root := in.Objects.At(vs.Object.Key); root != nil && vs.delegatesTo(key) {
+			x = x.add(root, in)
+		}
 	}
 	return x
 }
 
-// resolveVirtualService returns o with every short name in its spec resolved.
-func resolveVirtualService(o *config.Object, domain string) *VirtualService {
+func (x virtualServices) add(o *config.Object, in Inputs) virtualServices {
+	vs := resolveVirtualService(o, in)
+	x.byKey = x.byKey.With(o.Key, vs)
+	x.conditional = x.conditional.Without(o.Key)
+	if len(vs.conditions) > 0 {
+		x.conditional = x.conditional.With(o.Key, vs)
+	}
+	if slices.ContainsFunc(vs.own.Http, delegates) {
+		x.delegating = x.delegating.With(o.Key, vs)
+	}
+	return x
+}
+
+// resolveVirtualService returns o with every short name in its spec resolved, and with the routes
+// of its delegates.
+func resolveVirtualService(o *config.Object, in Inputs) *VirtualService {
+	vs := &VirtualService{Object: o, own: resolveNames(o, in.Mesh.Domain)}
+	vs.Spec = vs.own
+	if slices.ContainsFunc(vs.own.Http, delegates) {
+		vs.mergeDelegates(in)
+	}
+	vs.conditions = conditionsOf(vs.Spec)
+	return vs
+}
+
+// resolveNames returns the spec of a VirtualService with every short name in it resolved.
+func resolveNames(o *config.Object, domain string) *networking.VirtualService {
 	spec := proto.Clone(o.Spec).(*networking.VirtualService)
 	full := func(host string) string { return config.ResolveHost(host, o.Namespace, domain) }
 	for i, h := range spec.Hosts {
@@ -64,7 +91,7 @@ func resolveVirtualService(o *config.Object, domain string) *VirtualService {
 			m.Gateways = resolveGateways(m.Gateways, o.Namespace)
 		}
 	}
-	return &VirtualService{Object: o, Spec: spec, conditions: conditionsOf(spec)}
+	return spec
 }
 
 // gatewaysOf returns the full names of the gateways of a VirtualService, or "mesh" if it names

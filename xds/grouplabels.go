@@ -16,7 +16,7 @@ import (
 
 // labelled is a node with the labels and the probe of its WorkloadGroup.
 type labelled struct {
-	group *config.Object // whose labels and probe node has; nil: none, node is none
+	group *config.Object // whose labels and probe node has; nil: no group, and node is not set
 	node  push.Node
 }
 

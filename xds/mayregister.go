@@ -146,7 +146,10 @@ func (st *stream) audit(action, target, outcome, reason string) {
 		return
 	}
 	e := audit.Event{Action: action, Actor: who, Target: target, Outcome: outcome, Reason: reason,
-		Details: map[string]string{"node": st.proxy.ID, "peer": st.peer, "serial": st.who.Serial}}
+		Details: map[string]string{"peer": st.peer, "serial": st.who.Serial}}
+	if st.proxy != nil {
+		e.Details["node"] = st.proxy.ID
+	}
 	if silent > 0 {
 		e.Details["unwritten"] = strconv.Itoa(silent)
 	}

@@ -161,6 +161,10 @@ func textOf(v *structpb.Value) string {
 
 // readMetadata takes in the node's metadata: Istio's names (pkg/model/proxy.go there).
 func (ns *nodes) readMetadata(p *proxy, m metadata) error {
+	if m.text("GENERATOR") == "grpc" {
+		return errors.New("gRPC clients without a proxy (node metadata GENERATOR is grpc) are not supported yet: " +
+			"let the application connect through its Envoy, without the xds: scheme")
+	}
 	p.Namespace = shared(m.text("NAMESPACE"))
 	if p.Namespace == "" {
 		p.Namespace, _, _ = strings.Cut(p.DNSDomain, ".")

@@ -26,6 +26,9 @@ func (st *stream) take(ctx context.Context, f *frame) error {
 	if r.TypeURL == healthType {
 		return st.report(ctx, r)
 	}
+	if isDebug(r.TypeURL) {
+		return st.debug(r)
+	}
 	if st.proxy == nil {
 		if err := st.introduce(ctx, r.Node); err != nil {
 			return err

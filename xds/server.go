@@ -91,7 +91,12 @@ type Config struct {
 	RegisterAnybody bool
 	// Objects can be read by other control planes; nil: nothing can be read.
 	Objects Objects
-	// Audit records refused registrations; may be nil.
+	// MayDebug reports whether an identity may ask istioctl's questions, such as its proxy-status.
+	// Nil: nobody may.
+	MayDebug func(spiffe.ID) bool
+	// Replica is the name of this control plane in answers to istioctl; may be empty.
+	Replica string
+	// Audit records refused registrations and who reads; may be nil.
 	Audit func(audit.Event)
 	// WorkloadStreams is how many streams one workload may have, over all of its certificates and
 	// connections. Zero means 16.

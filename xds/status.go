@@ -50,6 +50,34 @@ type TypeStatus struct {
 	ads.Status
 }
 
+// State is how current the proxy is, in Istio's words: SYNCED; STALE while it has not acknowledged
+// a change; NOT_SENT before the first response; ERROR while it rejects something.
+func (t TypeStatus) State() string {
+	switch {
+	case t.lastError() != "":
+		return "ERROR"
+	case t.Latest:
+		return "SYNCED"
+	case t.AcknowledgedAt.IsZero() && t.Pending == 0:
+		return "NOT_SENT"
+	}
+	return "STALE"
+}
+
+// lastError is why the proxy rejects something; empty: it does not.
+func (t TypeStatus) lastError() string {
+	switch {
+	case len(t.Rejected) > 0:
+		return t.Rejected[0].Message
+	case t.Rejection != nil:
+		return t.Rejection.Message
+	}
+	return ""
+}
+
+// meshConfigType is the MeshConfig that other control planes read.
+const meshConfigType = "core/v1alpha1/MeshConfig"
+
 // client is what is connected of one proxy.
 type client struct {
 	streams []*stream // of its Envoy, the newest first
@@ -131,8 +159,13 @@ func (st *stream) status() ProxyStatus {
 		Envoy: st.proxy.Envoy, Peer: st.peer, Who: st.who, Bundle: st.bundle, Connected: st.since, Delta: !st.sotw}
 	for _, t := range st.order.All() {
 		typeURL := t.Kind().TypeURL
-		p.Types = append(p.Types, TypeStatus{TypeURL: typeURL, Objects: st.server.knows(typeURL),
-			Resources: t.To.Len(), Status: t.Status()})
+		one := TypeStatus{TypeURL: typeURL, Objects: st.server.knows(typeURL), Resources: t.To.Len(), Status: t.Status()}
+		// Istio's client takes a MeshConfig without acknowledging it.
+		// Source: Istio, pkg/adsc/adsc.go, handleRecv.
+		if typeURL == meshConfigType && one.Pending > 0 {
+			one.Latest = true
+		}
+		p.Types = append(p.Types, one)
 	}
 	if st.registered != nil {
 		p.Group = st.registered.Group

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ashore-mesh/ashore/internal/envoylabel"
 	"github.com/ashore-mesh/ashore/internal/peername"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
@@ -36,14 +37,14 @@ func istioLabels(raw map[string]string, own Workload) string {
 		own.Principal = "" // the connection has no mutual TLS
 	}
 	source, destination, policy := own, peer, unknown
-	if raw["reporter"] == "destination" {
+	if raw[envoylabel.Reporter] == "destination" {
 		source, destination, policy = peer, own, "none"
 		if peer.Principal != "" {
 			policy = "mutual_tls"
 		}
 	}
-	labels := slices.Concat([]label{{"reporter", raw["reporter"]}}, source.labels("source_"),
-		destination.labels("destination_"), serviceLabels(raw["service"]), []label{{"connection_security_policy", policy}})
+	labels := slices.Concat([]label{{"reporter", raw[envoylabel.Reporter]}}, source.labels("source_"),
+		destination.labels("destination_"), serviceLabels(raw[envoylabel.Service]), []label{{"connection_security_policy", policy}})
 	labels = withOthers(labels, raw)
 	text := make([]string, len(labels))
 	for i, l := range labels {
@@ -54,20 +55,17 @@ func istioLabels(raw map[string]string, own Workload) string {
 
 // clusterLabels are labels of a metric of a whole cluster: the other end of a connection is unknown.
 func clusterLabels(name string) map[string]string {
-	out := map[string]string{"reporter": "source", "request_protocol": "grpc", "connection_security_policy": unknown}
+	out := map[string]string{envoylabel.Reporter: "source", "request_protocol": "grpc", "connection_security_policy": unknown}
 	if strings.HasPrefix(name, "inbound|") {
-		out["reporter"] = "destination"
+		out[envoylabel.Reporter] = "destination"
 	}
 	parts := strings.Split(name, "|") // outbound|PORT|SUBSET|HOST
 	if host := parts[len(parts)-1]; len(parts) == 4 {
 		name, namespace := peername.ServiceOf(host)
-		out["service"] = host + ";" + name + ";" + namespace
+		out[envoylabel.Service] = host + ";" + name + ";" + namespace
 	}
 	return out
 }
-
-// removedTags is a label of Envoy with the names of labels that an operator removed, with commas.
-const removedTags = "removed_tags"
 
 // withOthers adds those of Envoy's labels that stay as they are, such as response_code, or that an
 // operator configured, in the order of their names. They replace Istio's of the same name. Then it
@@ -76,14 +74,14 @@ func withOthers(labels []label, raw map[string]string) []label {
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		i := slices.IndexFunc(labels, func(l label) bool { return l.name == name })
 		switch {
-		case slices.Contains([]string{"service", "peer_principal", "peer_workload", removedTags}, name):
+		case name != envoylabel.Reporter && slices.Contains(envoylabel.All(), name):
 		case i >= 0:
 			labels[i].value = raw[name]
 		default:
 			labels = append(labels, label{name, raw[name]})
 		}
 	}
-	removed := strings.Split(raw[removedTags], ",")
+	removed := strings.Split(raw[envoylabel.RemovedTags], ",")
 	return slices.DeleteFunc(labels, func(l label) bool { return slices.Contains(removed, l.name) })
 }
 
@@ -105,21 +103,21 @@ var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 // endpoint's metadata or its certificate says, or else its identity alone. Other authorities may
 // write any name into certificates, so only names of the workload's own trust domain count.
 func peerOf(raw map[string]string, own string) Workload {
-	w := Workload{Principal: raw["peer_principal"]}
+	w := Workload{Principal: raw[envoylabel.PeerPrincipal]}
 	id, err := spiffe.Parse(w.Principal)
 	if err == nil {
 		w.Namespace = id.Namespace
 	} else {
 		w.Principal = ""
 	}
-	if raw["reporter"] == "destination" {
+	if raw[envoylabel.Reporter] == "destination" {
 		local, _ := spiffe.Parse(own) // zero without an identity
 		if err == nil && id.TrustDomain == local.TrustDomain {
-			w.Name, _ = peername.Parse(raw["peer_workload"])
+			w.Name, _ = peername.Parse(raw[envoylabel.PeerWorkload])
 		}
 		return w
 	}
-	if p := strings.Split(raw["peer_workload"], ";"); len(p) == 5 {
+	if p := strings.Split(raw[envoylabel.PeerWorkload], ";"); len(p) == 5 {
 		w.Namespace = p[1]
 		w.Name = peername.Name{Workload: p[0], Service: p[2], Cluster: p[4],
 			Revision: cmp.Or(p[3], peername.DefaultRevision)}

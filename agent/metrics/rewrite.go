@@ -85,12 +85,22 @@ func (f *family) add(line []byte) bool {
 	if err != nil {
 		return false
 	}
-	raw, bound, _ := strings.Cut(string(rest[:end]), `,le="`)
+	raw, bound := cutBound(string(name), string(rest[:end]))
 	if raw != f.raw || f.latest == nil {
 		f.raw, f.latest = raw, f.at(istioLabels(parseLabels(raw), f.own))
 	}
-	f.latest.add(sample{string(name), strings.TrimSuffix(bound, `"`), value})
+	f.latest.add(sample{string(name), bound, value})
 	return true
+}
+
+// cutBound takes the bound of a histogram's bucket off Envoy's labels. It is the last of them. The
+// values of others may contain `,le="`.
+func cutBound(name, labels string) (rest, bound string) {
+	at := strings.LastIndex(labels, `,le="`)
+	if at < 0 || !strings.HasSuffix(name, "_bucket") {
+		return labels, ""
+	}
+	return labels[:at], strings.TrimSuffix(labels[at+len(`,le="`):], `"`)
 }
 
 // at returns the series with labels, a new one if there is none.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
@@ -181,11 +182,34 @@ func TestRewriteInvalidText(t *testing.T) {
 	}
 }
 
+// Prometheus reads the result, whatever the value of a label is: callers choose some of them.
 func FuzzRewrite(f *testing.F) {
 	f.Add(`envoy_istio_requests_total{reporter="source",service=";",le="1"} 3`)
 	f.Add(`envoy_istio_x{a="\`)
+	f.Add(`a,le=`)
+	f.Add(`a"} 1`)
 	f.Fuzz(func(t *testing.T, in string) {
 		var out strings.Builder
 		_ = Rewrite(&out, strings.NewReader(in), Workload{}) // any bytes: an error or not, never a panic
+
+		value := strings.ToValidUTF8(in, "\uFFFD")
+		label := `{request_host="` + escape.Replace(value) + `"`
+		got := rewritten(t, "# TYPE envoy_istio_requests_total counter\nenvoy_istio_requests_total"+label+"} 1\n"+
+			"# TYPE envoy_istio_request_bytes histogram\n"+
+			"envoy_istio_request_bytes_bucket"+label+",le=\"+Inf\"} 1\n"+
+			"envoy_istio_request_bytes_sum"+label+"} 1\nenvoy_istio_request_bytes_count"+label+"} 1\n")
+		parser := expfmt.NewTextParser(model.LegacyValidation)
+		families, err := parser.TextToMetricFamilies(strings.NewReader(got))
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, got)
+		}
+		for _, name := range []string{"istio_requests_total", "istio_request_bytes"} {
+			series := families[name].GetMetric()
+			if len(series) != 1 || !slices.ContainsFunc(series[0].GetLabel(), func(l *dto.LabelPair) bool {
+				return l.GetName() == "request_host" && l.GetValue() == value
+			}) {
+				t.Errorf("the label of %s is not %q in\n%s", name, value, got)
+			}
+		}
 	})
 }

@@ -168,8 +168,8 @@ func requestText(e explainedRequest) string {
 	for _, o := range e.Outcomes {
 		texts = append(texts, outcomeText(o))
 	}
-	return sections(append(texts, "Envoys may know more, such as ejected endpoints. What one answered is in its access "+
-		"log:\nashorectl explain flags explains the response flags.\n")...)
+	return sections(append(texts, "Envoy may also have ejected endpoints. Its access log shows the actual response;\n"+
+		"ashorectl explain flags explains its response flags.\n")...)
 }
 
 func outcomeText(o outcome) string {

@@ -26,8 +26,7 @@ const (
 // traffic is how many requests something receives, and how they end.
 type traffic struct {
 	Name string `json:"name"`
-	// Requests is per second, and Errors the share of 5xx and of code 0 (no response) among them, 0
-	// to 1.
+	// Requests is per second, and Errors the share of failed requests among them, 0 to 1.
 	Requests float64 `json:"requests"`
 	Errors   float64 `json:"errors"`
 	// P50 and P99 are in milliseconds; zero: not known.
@@ -95,7 +94,7 @@ func (t *tool) askPrometheus(cmd *cobra.Command, url string, window time.Duratio
 				"--prometheus URL, or --proxy ADDRESS for one machine"))
 		}
 	}
-	const query = "sum by (reporter,response_code,le,%s) (rate(%s[%dms]))"
+	const query = "sum by (reporter,response_code,grpc_response_status,le,%s) (rate(%s[%dms]))"
 	by := strings.Join(labels, ",")
 	requests, err = queryPrometheus(cmd.Context(), url, fmt.Sprintf(query, by, requestsMetric, window.Milliseconds()))
 	if err == nil {
@@ -132,7 +131,7 @@ func summarize(requests, buckets model.Vector, labels []string) []traffic {
 	for _, s := range requests {
 		m := of(s)
 		m.requests += float64(s.Value)
-		if code := string(s.Metric["response_code"]); strings.HasPrefix(code, "5") || code == "0" {
+		if failed(string(s.Metric["response_code"]), string(s.Metric["grpc_response_status"])) {
 			m.errors += float64(s.Value)
 		}
 	}
@@ -153,6 +152,13 @@ func summarize(requests, buckets model.Vector, labels []string) []traffic {
 		return cmp.Or(cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Name, b.Name))
 	})
 	return out
+}
+
+// failed reports whether requests with these codes count as errors: of HTTP 5xx and 0 (no response),
+// of gRPC what is the server's fault. Source: OpenTelemetry, "Semantic conventions for gRPC".
+func failed(httpCode, grpcStatus string) bool {
+	return strings.HasPrefix(httpCode, "5") || httpCode == "0" ||
+		slices.Contains([]string{"2", "4", "12", "13", "14", "15"}, grpcStatus)
 }
 
 // quantile estimates a quantile of cumulative buckets by their upper bounds. Zero: there are none.

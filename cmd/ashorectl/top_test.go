@@ -73,9 +73,9 @@ func TestTopOfPrometheus(t *testing.T) {
 	const vector = `{"status":"success","data":{"resultType":"vector","result":[%s]}}`
 	const sample = `{"metric":{"reporter":"destination","destination_workload_namespace":"shop","destination_workload":"api"%s},"value":[1700000000.1,"%s"]}`
 	answers := map[string]string{
-		"sum by (reporter,response_code,le,destination_workload_namespace,destination_workload) (rate(istio_requests_total[60000ms]))": fmt.Sprintf(
-			vector, fmt.Sprintf(sample, `,"response_code":"200"`, "3")+","+fmt.Sprintf(sample, `,"response_code":"500"`, "1")),
-		"sum by (reporter,response_code,le,destination_workload_namespace,destination_workload) (rate(istio_request_duration_milliseconds_bucket[60000ms]))": fmt.Sprintf(
+		"sum by (reporter,response_code,grpc_response_status,le,destination_workload_namespace,destination_workload) (rate(istio_requests_total[60000ms]))": fmt.Sprintf(
+			vector, fmt.Sprintf(sample, `,"response_code":"200"`, "3")+","+fmt.Sprintf(sample, `,"response_code":"200","grpc_response_status":"14"`, "1")),
+		"sum by (reporter,response_code,grpc_response_status,le,destination_workload_namespace,destination_workload) (rate(istio_request_duration_milliseconds_bucket[60000ms]))": fmt.Sprintf(
 			vector, fmt.Sprintf(sample, `,"le":"5"`, "4")+","+fmt.Sprintf(sample, `,"le":"+Inf"`, "4")),
 	}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

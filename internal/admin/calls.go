@@ -18,6 +18,7 @@ const (
 	CallProblems           Call[None, []feed.Problem]              = "problems"
 	CallObjects            Call[ObjectQuery, []Object]             = "objects"
 	CallServices           Call[ServiceQuery, []Service]           = "services"
+	CallDescribe           Call[DescribeQuery, Description]        = "describe"
 	CallDump               Call[DumpRequest, Dump]                 = "dump"
 	CallExplain            Call[ExplainRequest, Explanation]       = "authz/explain"
 	CallRoute              Call[RequestQuery, RoutedRequest]       = "route"

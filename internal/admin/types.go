@@ -86,6 +86,8 @@ type TypeStatus struct {
 	Resources int `json:"resources"`
 	// AcknowledgedAt is when it accepted a response last; zero before the first time.
 	AcknowledgedAt time.Time `json:"acknowledgedAt,omitzero"`
+	// State is SYNCED, NOT_SENT, STALE (a change is not acknowledged) or ERROR (it rejects something).
+	State string `json:"state"`
 	// Latest means that it has everything but what it rejected.
 	Latest bool `json:"latest"`
 	// InFlight is how many responses it has not answered yet.

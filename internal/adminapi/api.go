@@ -89,6 +89,7 @@ func (a *API) Routes() []admin.Route {
 		admin.Handle(admin.CallProblems, admin.Viewer, a.Problems),
 		admin.Handle(admin.CallObjects, admin.Viewer, a.Objects),
 		admin.Handle(admin.CallServices, admin.Viewer, a.Services),
+		admin.Handle(admin.CallDescribe, admin.Viewer, a.Describe),
 		admin.Handle(admin.CallExplain, admin.Viewer, a.Explain),
 		admin.Handle(admin.CallRoute, admin.Operator, a.RouteRequest),
 		admin.Handle(admin.CallLogLevel, admin.Operator, a.SetLogLevel),

@@ -60,7 +60,7 @@ func proxyStatus(p xds.ProxyStatus) admin.ProxyStatus {
 
 func typeStatus(t xds.TypeStatus) admin.TypeStatus {
 	out := admin.TypeStatus{Type: shortType(t.TypeURL), Resources: t.Resources, AcknowledgedAt: t.AcknowledgedAt,
-		Latest: t.Latest, InFlight: t.Pending, Rejections: t.Rejections, Everything: t.Everything}
+		State: t.State(), Latest: t.Latest, InFlight: t.Pending, Rejections: t.Rejections, Everything: t.Everything}
 	if t.Objects {
 		out.Objects = path.Base(t.TypeURL) // networking.istio.io/v1/VirtualService, core/v1alpha1/MeshConfig
 	}
@@ -92,11 +92,15 @@ func dumpOf(t xds.TypeDump) (admin.DumpType, error) {
 }
 
 // bodyJSON is a resource in protobuf's JSON. A type that this program does not know is shown as its
-// bytes. Of a secret only the name is shown.
+// bytes. Of a secret only the certificates are shown.
 func bodyJSON(name string, a *anypb.Any) (json.RawMessage, error) {
 	switch a.TypeUrl {
 	case resource.SecretType:
-		return json.Marshal(map[string]string{"name": name, "secret": "[redacted]"})
+		public, err := xds.PublicSecret(a)
+		if err != nil {
+			return nil, err
+		}
+		return protojson.Marshal(public)
 	case resource.NameTableType:
 		m, err := newNameTable()
 		if err == nil {

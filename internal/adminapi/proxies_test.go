@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -31,6 +33,14 @@ func TestBodyJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	bytesOf := func(s string) *corev3.DataSource {
+		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte(s)}}
+	}
+	secret, err := proto.Marshal(&tlsv3.Secret{Name: "s", Type: &tlsv3.Secret_TlsCertificate{
+		TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: bytesOf("cert"), PrivateKey: bytesOf("private key")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	info := append(field(1, []byte("240.240.0.1")), field(2, []byte("External"))...)
 	table := field(1, append(field(1, []byte("web.shop")), field(2, info)...))
 	for _, tc := range []struct {
@@ -41,7 +51,8 @@ func TestBodyJSON(t *testing.T) {
 		{"known", "type.googleapis.com/google.protobuf.StringValue", text, `{"@type": "type.googleapis.com/google.protobuf.StringValue", "value": "hello"}`},
 		{"unknown", "type.googleapis.com/nobody.knows.It", []byte{1, 2}, `{"@type": "type.googleapis.com/nobody.knows.It", "value": "AQI="}`},
 		{"name table", resource.NameTableType, table, `{"table": {"web.shop": {"ips": ["240.240.0.1"], "registry": "External"}}}`},
-		{"secret", resource.SecretType, []byte("private key"), `{"name": "secret", "secret": "[redacted]"}`},
+		{"secret", resource.SecretType, secret, `{"@type": "` + resource.SecretType + `", "name": "s", "tlsCertificate": ` +
+			`{"certificateChain": {"inlineBytes": "Y2VydA=="}, "privateKey": {"inlineString": "[redacted]"}}}`},
 	} {
 		got, err := bodyJSON(tc.name, &anypb.Any{TypeUrl: tc.typeURL, Value: tc.body})
 		if err != nil {

@@ -72,19 +72,21 @@ func TestSetLogLevel(t *testing.T) {
 	}
 }
 
-// What several proxies rejected for one reason is one problem.
+// A resource that several proxies rejected is one problem, in one line.
 func TestRejectedProblems(t *testing.T) {
 	t.Parallel()
-	proxy := func(id, name string) xds.ProxyStatus {
-		return xds.ProxyStatus{ID: id, Node: push.Node{ID: id}, Types: []xds.TypeStatus{{TypeURL: resource.ClusterType,
-			Status: ads.Status{Rejected: []ads.Rejected{{Name: name, Message: "bad weight"}}}}}}
+	proxy := func(id, name, message string) xds.ProxyStatus {
+		return xds.ProxyStatus{ID: id, Node: push.Node{ID: id}, Types: []xds.TypeStatus{{TypeURL: resource.ListenerType,
+			Status: ads.Status{Rejected: []ads.Rejected{{Name: name, Message: message}}}}}}
 	}
 	a := &API{Connected: func() []xds.ProxyStatus {
-		return []xds.ProxyStatus{proxy("a.shop", "x"), proxy("b.shop", "x"), proxy("c.shop", "y"), {ID: "d.shop"}}
+		return []xds.ProxyStatus{proxy("a.shop", "x", "Error adding listener(s) x: no filter\nx: no such port.\nx: no such port.\n"),
+			proxy("b.shop", "x", "in other words"), proxy("c.shop", "y", "bad"), {ID: "d.shop"}}
 	}}
 	got := a.rejected()
-	if len(got) != 2 || !strings.HasPrefix(got[0].Text, "rejected by 2, such as a.shop, which keep the previous version: cds x: bad weight.") ||
-		!strings.Contains(got[1].Text, "cds y") || got[0].IsError() {
+	const want = `rejected by 2, such as a.shop, which keep the previous version: lds x: Error adding listener(s) x: no filter; ` +
+		`x: no such port. "ashorectl proxy-status a.shop" shows all of it`
+	if len(got) != 2 || got[0].Text != want || !strings.Contains(got[1].Text, "lds y: bad.") || got[0].IsError() {
 		t.Errorf("got %+v", got)
 	}
 }

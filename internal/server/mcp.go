@@ -1,6 +1,7 @@
 package server
 
 import (
+	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/mcp"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds"
@@ -24,4 +25,10 @@ func (s *Server) newMCP() (xds.Objects, *push.ExportConfig) {
 			})
 			s.proxies.PublishObjects()
 		}}
+}
+
+// inRootNamespace reports whether an identity is of the root namespace of the mesh.
+func (s *Server) inRootNamespace(id spiffe.ID) bool {
+	m := s.cfg.MeshConfig.Config
+	return m.GetRootNamespace() != "" && id.Namespace == m.GetRootNamespace() && id.TrustDomain == m.GetTrustDomain()
 }

@@ -145,6 +145,7 @@ func (s *Server) build(ctx context.Context) error {
 		Generator: gen.New(), Objects: objects, Runtime: workloads, RegisterAnybody: cfg.Development,
 		WorkloadStreams: workloadConnections, WorkloadBytes: workloadBytes,
 		Log: s.log, Registerer: s.registry, Audit: s.audit.Record,
+		MayDebug: s.inRootNamespace, Replica: settings.MachineName(),
 	}
 	if id != nil {
 		c.Verify, c.Revoked = id.verify, id.peers.Revoked

@@ -23,7 +23,7 @@ const (
 	// maxTokenFile limits the file of the token, in bytes.
 	maxTokenFile = 4 << 10
 	// keepDisconnected is how long an agent stays a target after it was last listed as connected.
-	keepDisconnected = time.Hour
+	keepDisconnected = 15 * time.Minute
 	// maxDisconnected is how many disconnected agents stay targets. The last seen ones stay.
 	maxDisconnected = 10_000
 )

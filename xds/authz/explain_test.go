@@ -153,7 +153,7 @@ func TestExplainPeers(t *testing.T) {
 		})
 	}
 	c := explained(t, open8080, nil)
-	scope := c.Scope(c.Classify(Target{Namespace: "shop", labels: map[string]string{"app": "web"}}.node()))
+	scope := c.Scope(c.Classify(Target{Namespace: "shop", labels: map[string]string{"app": "web"}}.Node()))
 	if got := Judge(scope, Request{}); got.Verdict != Depends ||
 		!strings.Contains(got.Reason, "the port is unknown") {
 		t.Errorf("at a port that is not known: %+v", got)

@@ -32,7 +32,7 @@ func TestUnknown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := explained(t, policyText("d", "{action: DENY, rules: [{"+tc.rule+"}]}"), nil)
-			scope := c.Scope(c.Classify(Target{Namespace: "shop"}.node()))
+			scope := c.Scope(c.Classify(Target{Namespace: "shop"}.Node()))
 			got := Judge(scope, Request{Method: "GET", Port: 8080, Path: tc.path})
 			if got.Verdict != tc.want || !strings.Contains(got.Reason, tc.reason) {
 				t.Errorf("got %s: %s; want %s: %s", got.Verdict, got.Reason, tc.want, tc.reason)

@@ -57,7 +57,7 @@ spec:
 func sent(t *testing.T, typ push.NodeType, objects string) Resources {
 	t.Helper()
 	c := explained(t, objects, nil)
-	n := Target{Namespace: "shop", Address: "10.0.0.9", labels: map[string]string{"app": "gateway"}}.node()
+	n := Target{Namespace: "shop", Address: "10.0.0.9", labels: map[string]string{"app": "gateway"}}.Node()
 	n.Identity, n.Type = true, typ
 	sc := c.Scope(c.Classify(n))
 	g := gen.New()

@@ -33,10 +33,10 @@ func Explain(c *push.Context, r Request, to string) []Explained {
 		if a, err := netip.ParseAddr(t.Address); err == nil {
 			r.Destination = a
 		}
-		if r.Host == "" && !t.TCP && !strings.HasPrefix(t.host, "*") {
-			r.Host = t.host
+		if r.Host == "" && !t.TCP && !strings.HasPrefix(t.Host, "*") {
+			r.Host = t.Host
 		}
-		scope := c.Scope(c.Classify(t.node()))
+		scope := c.Scope(c.Classify(t.Node()))
 		out = append(out, Explained{Target: t, Decision: Judge(scope, r), Request: r})
 	}
 	return out
@@ -70,15 +70,29 @@ type Target struct {
 	// MutualTLS means that callers of the mesh show their certificates there by themselves.
 	MutualTLS bool
 
-	host   string // that of the service
+	// Host is that of the service, one of them if there are several; empty: it serves none.
+	Host string
+
 	labels map[string]string
+}
+
+// TargetOf is a proxy, with no port.
+func TargetOf(n push.Node) Target {
+	t := Target{Namespace: n.Namespace, Workload: n.ID, labels: map[string]string{}}
+	for _, l := range n.Labels.Items() {
+		t.labels[l.Key] = l.Value
+	}
+	if ips := n.IPs.Items(); len(ips) > 0 {
+		t.Address = ips[0].String()
+	}
+	return t
 }
 
 // Name is "shop/web-1", or the address of a workload without a name.
 func (t Target) Name() string { return t.Namespace + "/" + cmp.Or(t.Workload, t.Address) }
 
-// node is the proxy beside the target.
-func (t Target) node() push.Node {
+// Node is the proxy beside the target.
+func (t Target) Node() push.Node {
 	labels := make([]push.Label, 0, len(t.labels))
 	for k, v := range t.labels {
 		labels = append(labels, push.Label{Key: k, Value: v})
@@ -124,7 +138,7 @@ func Targets(c *push.Context, to string, port uint32) []Target {
 						Namespace: ep.Namespace, Workload: ep.Workload, Address: ep.Address,
 						Port: own, TCP: !p.Protocol.IsHTTP() && p.Protocol != registry.Unknown,
 						MutualTLS: listeners.AcceptsMTLS(ep, own),
-						host:      s.Host, labels: ep.Labels,
+						Host:      s.Host, labels: ep.Labels,
 					})
 				}
 			}
@@ -132,7 +146,7 @@ func Targets(c *push.Context, to string, port uint32) []Target {
 	}
 	slices.SortFunc(out, func(a, b Target) int {
 		return cmp.Or(cmp.Compare(a.Name(), b.Name()), cmp.Compare(a.Address, b.Address),
-			cmp.Compare(a.Port, b.Port), cmp.Compare(a.host, b.host))
+			cmp.Compare(a.Port, b.Port), cmp.Compare(a.Host, b.Host))
 	})
 	return slices.CompactFunc(out, func(a, b Target) bool {
 		return a.Name() == b.Name() && a.Address == b.Address && a.Port == b.Port

@@ -246,7 +246,7 @@ spec:
 // The same laws for services and egress listeners that meet on few addresses and ports in every
 // way, and whatever the order of services is.
 func FuzzListenerConflicts(f *testing.F) {
-	for seed := range uint64(50) {
+	for seed := range uint64(100) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {

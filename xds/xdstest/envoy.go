@@ -46,8 +46,8 @@ type Config struct {
 //     Once the first clusters were ready, clusters are acknowledged only when none is warming.
 //   - Listeners are asked for when the first clusters are ready, and acknowledged while their routes are
 //     missing.
-//   - Of a rejected response it applies what is right (of endpoints and routes, what stands before the
-//     culprit) and keeps the version names that it had.
+//   - Of a rejected response it applies what is right (of endpoints and routes, what precedes the
+//     rejected resource) and keeps the version names that it had.
 //   - On the next stream it claims those versions. It does not ask for clusters while one is warming.
 type Envoy struct {
 	cfg Config

@@ -18,8 +18,8 @@ type outage struct {
 	begin, end func()
 	// says is part of what ashored says is wrong.
 	says string
-	// told waits until ashored reports it.
-	told func(name, words string, began time.Time)
+	// reported waits until ashored reports it.
+	reported func(name, words string, began time.Time)
 }
 
 // outages are those of all sources but the store, in which the sources are whole before and after.
@@ -78,30 +78,30 @@ func TestOutages(t *testing.T) {
 	w.callEachOther()
 	w.fine()
 	for _, o := range w.outages() {
-		w.suffer(o)
+		w.runOutage(o)
 	}
 	w.clean()
 }
 
-// suffer goes through one outage.
-func (w *world) suffer(o outage) {
+// runOutage goes through one outage.
+func (w *world) runOutage(o outage) {
 	w.t.Helper()
 	began := time.Now()
 	defer func() { w.t.Logf("%s: %v", o.name, time.Since(began).Round(time.Second)) }()
 	o.begin()
-	o.told(o.called, o.says, began)
-	w.flawless(o.name)
+	o.reported(o.called, o.says, began)
+	w.noFailures(o.name)
 	w.Ashored.Kill()
 	w.Start()
-	o.told(o.called, o.says, began)
-	late := w.newcomer() // others may take their time to come back to an ashored that ends again and again
+	o.reported(o.called, o.says, began)
+	late := w.newProxy() // others may take their time to come back to an ashored that ends again and again
 	defer late.Stop()
-	w.flawless(o.name + ", and a cold start of ashored")
+	w.noFailures(o.name + ", and a cold start of ashored")
 	o.end()
 	w.inTouch(o.called)
 	w.fine()
 	w.fresh(o.source, late)
-	w.flawless(o.name + " is over")
+	w.noFailures(o.name + " is over")
 }
 
 // All sources are away at once while ashored starts, and in ways that show late: Consul hangs, one
@@ -132,15 +132,15 @@ func TestAllAway(t *testing.T) {
 		w.away(name, "", began)
 	}
 	filesTold(w, w.fileSource(), "", began)
-	w.flawless("all away")
+	w.noFailures("all away")
 	w.Ashored.Kill()
 	w.Start()
 	for _, name := range names {
 		w.away(name, "", began)
 	}
 	filesTold(w, w.fileSource(), "", began)
-	late := w.newcomer()
-	w.flawless("all away, and a cold start of ashored")
+	late := w.newProxy()
+	w.noFailures("all away, and a cold start of ashored")
 	bringBack()
 	w.serveXDS(w.xds.Register)
 	w.serveState(w.state.Register)
@@ -151,6 +151,6 @@ func TestAllAway(t *testing.T) {
 		w.fresh(name, late)
 	}
 	w.fine()
-	w.flawless("all back")
+	w.noFailures("all back")
 	w.clean()
 }

@@ -49,9 +49,9 @@ func TestRequired(t *testing.T) {
 		w.steady(client, other)
 		w.Reload(other.source(""), s.source(""))
 		harness.Eventually(t, "the source named with its setting", func() error {
-			for _, told := range []string{w.ctl("sources"), w.ctl("status")} {
-				if !strings.Contains(told, "mcp:never") || !strings.Contains(told, "check that it runs") {
-					return fmt.Errorf("it is told %s", told)
+			for _, reported := range []string{w.ctl("sources"), w.ctl("status")} {
+				if !strings.Contains(reported, "mcp:never") || !strings.Contains(reported, "check that it runs") {
+					return fmt.Errorf("the output is %s", reported)
 				}
 			}
 			is, text, err := ready(w.Mesh)
@@ -61,7 +61,7 @@ func TestRequired(t *testing.T) {
 			}
 			return err
 		})
-		w.flawless("ashored does not serve")
+		w.noFailures("ashored does not serve")
 		if status, err := admin.Send(t.Context(), w.Admin, admin.CallStatus, admin.None{}); err != nil || status.Ready || len(status.Proxies) > 0 {
 			t.Errorf("it serves before it knows: %+v, %v", status, err)
 		}
@@ -69,7 +69,7 @@ func TestRequired(t *testing.T) {
 		w.serveAgain(s)
 		client.Want(t, "served", s.call(), harness.From("never"))
 		w.fine()
-		w.flawless("ashored serves")
+		w.noFailures("ashored serves")
 		w.clean()
 	})
 	t.Run("not required", func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestRequired(t *testing.T) {
 		w.serveAgain(s)
 		client.Want(t, "it came later", s.call(), harness.From("never"))
 		w.fine()
-		w.flawless("a source that is not required")
+		w.noFailures("a source that is not required")
 		w.clean()
 	})
 }
@@ -106,29 +106,29 @@ func TestReload(t *testing.T) {
 	t.Log("one that comes")
 	w.Reload(one.source(""), two.source(""), three.source(""))
 	w.steady(client, three)
-	w.flawless("a source that came")
+	w.noFailures("a source that came")
 
 	t.Log("one that goes")
 	w.Reload(three.source(""), one.source(""))
 	w.gone(client, two)
-	w.flawless("a source that went, and another order")
+	w.noFailures("a source that went, and another order")
 
 	t.Log("one that changes its server")
 	moved := serverOf(t, "one", one.Store)
 	w.Reload(three.source(""), moved.source(""))
 	w.inTouch("mcp:one")
 	one.stop()
-	w.flawless("a source with another server")
+	w.noFailures("a source with another server")
 	w.inTouch("mcp:one")
 
 	t.Log("one that changes to a server that is away: what was said stays")
 	w.Reload(three.source(""), fmt.Sprintf("{name: one, kind: mcp, address: %q, plaintext: true}", testport.Address(t)))
 	w.away("mcp:one", "check that it runs", time.Now())
-	w.flawless("a source whose new server is away")
+	w.noFailures("a source whose new server is away")
 	w.Ashored.Kill()
 	w.Start()
 	w.away("mcp:one", "check that it runs", time.Now())
-	w.flawless("and a cold start of ashored")
+	w.noFailures("and a cold start of ashored")
 	w.Reload(three.source(""), moved.source(""))
 	w.inTouch("mcp:one")
 	w.fine()
@@ -154,7 +154,7 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.problem("VirtualService shop/one", "still active, because")
-	w.flawless("an object that is refused in its new place")
+	w.noFailures("an object that is refused in its new place")
 	w.Reload(three.source(""), moved.source(""))
 	w.fine()
 
@@ -162,6 +162,6 @@ func TestReload(t *testing.T) {
 	w.Reload(three.source(""), moved.source(""), "{name: x, kind: mcp, addres: here}")
 	time.Sleep(time.Second)
 	w.fine()
-	w.flawless("refused settings")
+	w.noFailures("refused settings")
 	w.clean()
 }

@@ -29,7 +29,7 @@ func TestReadOnlyDisk(t *testing.T) {
 		w.fresh(name, w.proxies["files"])
 	}
 	w.problem("cannot save the active content for a restart")
-	w.flawless("a disk that is read-only")
+	w.noFailures("a disk that is read-only")
 
 	w.Ashored.Kill()
 	out, code, err := harness.Command("ashored", "--config", w.SettingsFile())
@@ -37,17 +37,17 @@ func TestReadOnlyDisk(t *testing.T) {
 		!strings.Contains(out, "mounted for reading only: mount it for writing") {
 		t.Errorf("a start on a disk that is read-only: exit code %d, %v: %s", code, err, out)
 	}
-	w.flawless("a disk that is read-only, and ashored is down")
+	w.noFailures("a disk that is read-only, and ashored is down")
 
 	d.mend()
 	w.Start()
-	late := w.newcomer()
+	late := w.newProxy()
 	for name, called := range map[string]string{"consul": "consul:dc1", "xds": "mcp:xds", "state": "mcp:state",
 		"files": w.fileSource(), "store": w.storeSource()} {
 		w.inTouch(called)
 		w.fresh(name, late)
 	}
 	w.fine()
-	w.flawless("the disk is mended")
+	w.noFailures("the disk is mended")
 	w.clean()
 }

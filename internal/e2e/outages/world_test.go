@@ -184,8 +184,8 @@ func (w *world) callEachOther() {
 	}
 }
 
-// flawless waits until each load made some more calls. Not one may have failed until now.
-func (w *world) flawless(what string) {
+// noFailures waits until each load made some more calls. Not one may have failed until now.
+func (w *world) noFailures(what string) {
 	w.t.Helper()
 	want := map[string]int{}
 	for name, l := range w.loads {
@@ -215,8 +215,8 @@ func (w *world) clean() {
 	}
 }
 
-// newcomer joins while something is away, and reaches everybody.
-func (w *world) newcomer() *harness.Proxy {
+// newProxy joins while something is away, and reaches everybody.
+func (w *world) newProxy() *harness.Proxy {
 	w.t.Helper()
 	w.late++
 	p := w.Join(harness.Workload{Name: fmt.Sprintf("caller-%d", w.late), Group: "shop/caller"})

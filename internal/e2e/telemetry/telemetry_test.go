@@ -185,8 +185,8 @@ func TestTelemetry(t *testing.T) {
 	}
 }
 
-// accessLogs: a filter chooses what is logged, a later object for the same labels does not matter,
-// and only the proxies that an object selects get other listeners.
+// accessLogs: a filter chooses what is logged, and only the proxies that an object selects get other
+// listeners.
 func (w *world) accessLogs() {
 	const updates = "listener_manager.lds.update_success"
 	b, c := w.b.Stat(updates), w.c.Stat(updates)

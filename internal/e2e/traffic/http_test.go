@@ -51,6 +51,18 @@ func to(subset string) string {
 // otherwise is a last route, to v1.
 const otherwise = "  - route: [{destination: {host: HOST, subset: v1}}]\n"
 
+// delegate has a route for a part of the paths of the route that delegates.
+const delegate = `---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: HOST}
+spec:
+  http:
+  - match: [{uri: {exact: /team/a}}]
+    headers: {response: {set: {x-team: "yes"}}}
+    route: [{destination: {host: HOST, subset: v2}}]
+`
+
 func httpCases() map[string]httpCase {
 	return map[string]httpCase{
 		"exact path":         {routes: "  - match: [{uri: {exact: /a}}]\n" + to("v2") + otherwise, request: harness.Request{Path: "/a"}, check: harness.From("v2")},
@@ -79,6 +91,14 @@ func httpCases() map[string]httpCase {
 		"redirect": {
 			routes: "  - redirect: {uri: /new, authority: other.test, redirectCode: 308}\n", request: harness.Request{Path: "/old"},
 			check: all(harness.Status(308), answerHeader("Location", "http://other.test/new")),
+		},
+		"delegate": {
+			routes: "  - match: [{uri: {prefix: /team}}]\n    delegate: {name: HOST}\n" + otherwise + delegate, request: harness.Request{Path: "/team/a"},
+			check: all(harness.From("v2"), answerHeader("X-Team", "yes")),
+		},
+		"delegate missed": {
+			routes: "  - match: [{uri: {prefix: /team}}]\n    delegate: {name: HOST}\n" + otherwise + delegate, request: harness.Request{Path: "/team/b"},
+			check: harness.From("v1"),
 		},
 		"direct response": {
 			routes: "  - directResponse: {status: 418, body: {string: teapot}}\n",

@@ -7,6 +7,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -205,6 +206,9 @@ func (s clusterShape) cluster() *clusterv3.Cluster {
 		names = s.names.SubjectAltNames
 	}
 	applyTLS(c, h, s.policy.Tls, names, s.peer, s.protocol.IsHTTP(), s.mesh)
+	if s.policy.Tls.GetMode() != networking.ClientTLSSettings_ISTIO_MUTUAL { // whose socket is not the shape's
+		c.TransportSocket = proxied(c.TransportSocket, s.policy.Proxied)
+	}
 	h.apply(c)
 	return c
 }

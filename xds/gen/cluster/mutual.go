@@ -75,6 +75,7 @@ func (s clusterSpec) speakMutual(c *clusterv3.Cluster, shared []byte) {
 	}})
 	config := socket.GetTypedConfig()
 	config.Value = slices.Concat(shared, config.Value)
+	socket = proxied(socket, s.policy.Proxied)
 	if s.mutual == destination.MutualAlways {
 		c.TransportSocket = socket
 		return

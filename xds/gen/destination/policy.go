@@ -1,6 +1,8 @@
 package destination
 
 import (
+	"cmp"
+
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -15,6 +17,8 @@ type Policy struct {
 	Outlier *networking.OutlierDetection
 	Tls     *networking.ClientTLSSettings
 	Budget  *networking.TrafficPolicy_RetryBudget
+	// Proxied begins connections with the PROXY protocol.
+	Proxied *networking.TrafficPolicy_ProxyProtocol
 }
 
 // PolicyFor chooses the policy of one port and subset; a nil rule and a nil subset have none.
@@ -32,7 +36,8 @@ func PolicyFor(rule *push.DestinationRule, subset *networking.Subset, port uint3
 	}
 	own, whole := portPolicy(subset.TrafficPolicy, port)
 	if whole {
-		own.Budget = p.Budget // not a port's to set
+		// not a port's to set
+		own.Budget, own.Proxied = cmp.Or(own.Budget, p.Budget), cmp.Or(own.Proxied, p.Proxied)
 		return own
 	}
 	return p.with(own)
@@ -43,6 +48,18 @@ func PolicyFor(rule *push.DestinationRule, subset *networking.Subset, port uint3
 func (p Policy) OrMesh(m *push.Mesh) Policy {
 	defaults := m.Config.GetDefaultTrafficPolicy()
 	return Policy{Pool: defaults.GetConnectionPool(), Outlier: defaults.GetOutlierDetection()}.with(p)
+}
+
+// TunnelFor is the tunnel for connections to a destination; nil: none. A subset has its own only.
+// Source: Istio, pilot/pkg/networking/core/tunnelingconfig.
+func TunnelFor(rule *push.DestinationRule, subset string) *networking.TrafficPolicy_TunnelSettings {
+	if rule == nil {
+		return nil
+	}
+	if subset != "" {
+		return SubsetOf(rule, subset).GetTrafficPolicy().GetTunnel()
+	}
+	return rule.Spec.TrafficPolicy.GetTunnel()
 }
 
 // SubsetOf is the subset of a rule by its name; nil: there is none.
@@ -64,34 +81,22 @@ func portPolicy(t *networking.TrafficPolicy, port uint32) (p Policy, whole bool)
 	if t == nil {
 		return Policy{}, false
 	}
+	p = Policy{Pool: t.ConnectionPool, Balance: t.LoadBalancer, Outlier: t.OutlierDetection, Tls: t.Tls,
+		Budget: t.RetryBudget, Proxied: t.ProxyProtocol}
 	for _, s := range t.PortLevelSettings {
 		if s.GetPort().GetNumber() == port {
-			return Policy{Pool: s.ConnectionPool, Balance: s.LoadBalancer, Outlier: s.OutlierDetection, Tls: s.Tls,
-				Budget: t.RetryBudget}, true
+			p.Pool, p.Balance, p.Outlier, p.Tls = s.ConnectionPool, s.LoadBalancer, s.OutlierDetection, s.Tls
+			return p, true
 		}
 	}
-	return Policy{Pool: t.ConnectionPool, Balance: t.LoadBalancer, Outlier: t.OutlierDetection, Tls: t.Tls,
-		Budget: t.RetryBudget}, false
+	return p, false
 }
 
 // with returns p with the parts that over sets.
 func (p Policy) with(over Policy) Policy {
-	if over.Pool != nil {
-		p.Pool = over.Pool
-	}
-	if over.Balance != nil {
-		p.Balance = over.Balance
-	}
-	if over.Outlier != nil {
-		p.Outlier = over.Outlier
-	}
-	if over.Tls != nil {
-		p.Tls = over.Tls
-	}
-	if over.Budget != nil {
-		p.Budget = over.Budget
-	}
-	return p
+	return Policy{Pool: cmp.Or(over.Pool, p.Pool), Balance: cmp.Or(over.Balance, p.Balance),
+		Outlier: cmp.Or(over.Outlier, p.Outlier), Tls: cmp.Or(over.Tls, p.Tls), Budget: cmp.Or(over.Budget, p.Budget),
+		Proxied: cmp.Or(over.Proxied, p.Proxied)}
 }
 
 // passthrough says that connections go where the client had connected to.

@@ -272,7 +272,7 @@ func (b *layoutBuilder) port(i int, at envoy.Address, bound, own bool) *layoutPo
 		}
 		return &b.ports[n]
 	}
-	if b.reserved(at, bound) || bound && !own && at.IP == b.loopback() && b.served(at.Port) {
+	if b.reserved(at) || bound && !own && at.IP == b.loopback() && b.served(at.Port) {
 		return nil
 	}
 	b.at[at] = len(b.ports)
@@ -282,9 +282,9 @@ func (b *layoutBuilder) port(i int, at envoy.Address, bound, own bool) *layoutPo
 
 // reserved says that at is taken by a listener that every proxy has: the two that redirection leads
 // to, and those of the bootstrap for health and metrics. Envoy refuses two listeners of one
-// address, and redirected connections arrive at the loopback address, where a bound listener would
-// take them all.
-func (b *layoutBuilder) reserved(at envoy.Address, bound bool) bool {
+// address. Redirected connections arrive at the loopback address, where another listener would take
+// them all.
+func (b *layoutBuilder) reserved(at envoy.Address) bool {
 	redirected := b.in.interception != push.None && slices.Contains(b.in.reserved[:], at.Port)
 	switch {
 	case at.Path != "" || at.Port == 0:
@@ -292,7 +292,7 @@ func (b *layoutBuilder) reserved(at envoy.Address, bound bool) bool {
 	case at.Wildcard():
 		return redirected || envoy.IsBootstrapPort(at.Port)
 	default:
-		return redirected && bound && envoy.IsLoopback(at.IP)
+		return redirected && envoy.IsLoopback(at.IP)
 	}
 }
 

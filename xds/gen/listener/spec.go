@@ -112,6 +112,8 @@ type tcpSpec struct {
 	lifetime *durationpb.Duration
 	// hashSource balances by the client's address.
 	hashSource bool
+	// tunnel, when not nil, asks the cluster to connect to another place (HTTP CONNECT or POST).
+	tunnel *networking.TrafficPolicy_TunnelSettings
 }
 
 // weightedCluster is one of several clusters and its share of connections.

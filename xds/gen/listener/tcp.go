@@ -1,6 +1,9 @@
 package listener
 
 import (
+	"net"
+	"strconv"
+
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
@@ -38,6 +41,10 @@ func tcpProxy(s tcpSpec, log []*accesslogv3.AccessLog) *tcpv3.TcpProxy {
 				Weight: c.weight})
 		}
 		p.ClusterSpecifier = &tcpv3.TcpProxy_WeightedClusters{WeightedClusters: w}
+	}
+	if t := s.tunnel; t != nil {
+		target := net.JoinHostPort(t.TargetHost, strconv.FormatUint(uint64(t.TargetPort), 10))
+		p.TunnelingConfig = &tcpv3.TcpProxy_TunnelingConfig{Hostname: target, UsePost: t.Protocol == "POST"}
 	}
 	if s.hashSource {
 		p.HashPolicy = []*typev3.HashPolicy{{PolicySpecifier: &typev3.HashPolicy_SourceIp_{SourceIp: &typev3.HashPolicy_SourceIp{}}}}
@@ -119,5 +126,6 @@ func (s *tcpSpec) apply(rule *push.DestinationRule, port uint32, subset string) 
 	p := destination.PolicyFor(rule, destination.SubsetOf(rule, subset), port)
 	s.idle = p.Pool.GetTcp().GetIdleTimeout()
 	s.lifetime = p.Pool.GetTcp().GetMaxConnectionDuration()
+	s.tunnel = destination.TunnelFor(rule, subset)
 	s.hashSource = p.Balance.GetConsistentHash().GetUseSourceIp()
 }

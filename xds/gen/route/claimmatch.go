@@ -29,7 +29,7 @@ func claimMatches(m *networking.HTTPMatchRequest) []*matcherv3.MetadataMatcher {
 }
 
 // claimMatch is a condition on one claim: on its text, or on one of its items when it is a list. A
-// request without a good token has none.
+// request without a valid token has none.
 func claimMatch(path []string, want *networking.StringMatch, invert bool) *matcherv3.MetadataMatcher {
 	value := &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_PresentMatch{PresentMatch: true}}
 	if !envoy.Present(want) {
@@ -46,7 +46,7 @@ func claimMatch(path []string, want *networking.StringMatch, invert bool) *match
 const claimPrefix = "@request.auth.claims"
 
 // claimPath is the path of a claim within a token by the name of a header match, and whether it is
-// one. Names are separated by dots, or stand in brackets each, so that they may hold dots.
+// one. Names are separated by dots, or are each in brackets, so that they may hold dots.
 func claimPath(header string) ([]string, bool) {
 	rest, ok := strings.CutPrefix(header, claimPrefix)
 	switch {

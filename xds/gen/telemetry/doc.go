@@ -5,7 +5,8 @@
 // their listeners.
 //
 // Stock Envoy lacks Istio's filter for its metrics. Envoy's logger of statistics counts instead,
-// with a few labels, each a whole text: the metadata "workload" of an endpoint, the metadata
-// "service" of a cluster. Package agent/metrics makes Istio's labels of them when the agent is
-// scraped. Nothing in the loggers is a proxy's own, so that no listener differs for them.
+// with few labels: one for the metadata "workload" of an endpoint, one for the metadata "service" of
+// a cluster. Package agent/metrics splits them into Istio's labels when the agent is scraped. The
+// loggers contain nothing that is specific to a proxy, so proxies with equal settings share
+// listeners.
 package telemetry

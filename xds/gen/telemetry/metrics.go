@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/ashore-mesh/ashore/internal/envoylabel"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
 
@@ -71,13 +72,14 @@ func (by Reporter) tags() []*statslogv3.Config_Tag {
 	if by == Source {
 		service += "%METADATA(ROUTE:istio:service)%" // of a route that answers itself
 	}
-	tags := []*statslogv3.Config_Tag{tag("reporter", string(by), nil), tag("service", service, nil)}
+	tags := []*statslogv3.Config_Tag{tag(envoylabel.Reporter, string(by), nil),
+		tag(envoylabel.Service, service, nil)}
 	if by == Destination {
-		return append(tags, tag("peer_principal", "%DOWNSTREAM_PEER_URI_SAN%", nil),
-			tag("peer_workload", "%DOWNSTREAM_PEER_DNS_SAN%", nil))
+		return append(tags, tag(envoylabel.PeerPrincipal, "%DOWNSTREAM_PEER_URI_SAN%", nil),
+			tag(envoylabel.PeerWorkload, "%DOWNSTREAM_PEER_DNS_SAN%", nil))
 	}
-	return append(tags, tag("peer_principal", "%UPSTREAM_PEER_URI_SAN%", nil),
-		tag("peer_workload", "%UPSTREAM_METADATA(istio:workload)%", nil))
+	return append(tags, tag(envoylabel.PeerPrincipal, "%UPSTREAM_PEER_URI_SAN%", nil),
+		tag(envoylabel.PeerWorkload, "%UPSTREAM_METADATA(istio:workload)%", nil))
 }
 
 func tag(name, format string, rules *matcherv3.Matcher) *statslogv3.Config_Tag {

@@ -11,6 +11,7 @@ import (
 	telemetry "istio.io/api/telemetry/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/envoylabel"
 )
 
 // overrides are the changes of metrics, by the name of the statistic.
@@ -22,9 +23,6 @@ type override struct {
 	// tags has the expressions of tags; an empty one removes the tag.
 	tags map[string]string
 }
-
-// removedTags is the tag that lists the labels which the agent leaves out, separated by commas.
-const removedTags = "removed_tags"
 
 // maxTag limits the value of a tag that an operator configured, in bytes: callers may choose it.
 const maxTag = 128
@@ -98,9 +96,6 @@ func (o overrides) loggers(c *statslogv3.Config, filter *accesslogv3.AccessLogFi
 // keeps changes the tags of a statistic, and reports whether it is enabled.
 func (o overrides) keeps(s *statslogv3.Config_Stat) bool {
 	change := o[s.Name]
-	if change == nil {
-		return true
-	}
 	s.Tags = slices.DeleteFunc(slices.Clone(s.Tags), func(t *statslogv3.Config_Tag) bool {
 		_, changed := change.tags[t.Name]
 		return changed
@@ -114,7 +109,7 @@ func (o overrides) keeps(s *statslogv3.Config_Stat) bool {
 		}
 	}
 	if removed != nil {
-		s.Tags = append(s.Tags, tag(removedTags, strings.Join(removed, ","), nil))
+		s.Tags = append(s.Tags, tag(envoylabel.RemovedTags, strings.Join(removed, ","), nil))
 	}
 	return !change.disabled
 }

@@ -16,6 +16,7 @@ import (
 	telemetry "istio.io/api/telemetry/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/envoylabel"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 )
@@ -105,7 +106,7 @@ func TestMetrics(t *testing.T) {
 // No override may change what the agent computes labels from.
 func TestReservedTags(t *testing.T) {
 	t.Parallel()
-	reserved := []string{removedTags, "cluster_name", "__name__"}
+	reserved := []string{envoylabel.RemovedTags, "cluster_name", "__name__"}
 	for _, by := range []Reporter{Source, Destination} {
 		for _, tag := range by.tags() {
 			reserved = append(reserved, tag.Name)

@@ -32,7 +32,7 @@ func (w *world) away(name, words string, began time.Time) {
 	harness.Eventually(w.t, fmt.Sprintf("%s away with %q", name, words), func() error {
 		s, err := w.status(name)
 		if err == nil && (s.Error == "" || !strings.Contains(s.Error, words) || s.ErrorSince.IsZero()) {
-			err = fmt.Errorf("it stands as %+v", s)
+			err = fmt.Errorf("its status is %+v", s)
 		}
 		return err
 	})
@@ -49,7 +49,7 @@ func (w *world) stale(name, words string, began time.Time) {
 	harness.Eventually(w.t, fmt.Sprintf("%s stale with %q", name, words), func() error {
 		s, err := w.status(name)
 		if err == nil && s.Stale == 0 {
-			err = fmt.Errorf("it stands as %+v", s)
+			err = fmt.Errorf("its status is %+v", s)
 		}
 		return err
 	})
@@ -64,7 +64,7 @@ func (w *world) retained(name, words string, began time.Time) {
 	harness.Eventually(w.t, fmt.Sprintf("items of %s retained", name), func() error {
 		s, err := w.status(name)
 		if err == nil && s.Retained == 0 {
-			err = fmt.Errorf("it stands as %+v", s)
+			err = fmt.Errorf("its status is %+v", s)
 		}
 		return err
 	})
@@ -94,7 +94,7 @@ func (w *world) inTouch(name string) {
 	harness.Eventually(w.t, name+" is in touch", func() error {
 		s, err := w.status(name)
 		if err == nil && (s.Error != "" || !s.Synced || s.Problems > 0 || s.Stale > 0 || s.Retained > 0) {
-			err = fmt.Errorf("it stands as %+v", s)
+			err = fmt.Errorf("its status is %+v", s)
 		}
 		return err
 	})

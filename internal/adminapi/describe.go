@@ -1,0 +1,180 @@
+package adminapi
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/authz"
+)
+
+// Describe returns what applies to a service or a workload. Errors: admin.ErrNotFound if it is
+// unknown, admin.ErrConflict before there is any configuration.
+func (a *API) Describe(ctx context.Context, q admin.DescribeQuery) (admin.Description, error) {
+	out := admin.Description{Services: []admin.Service{}, Objects: []admin.AppliedObject{}}
+	c := a.Published()
+	if c == nil {
+		return out, admin.NewError(admin.ErrConflict, "there is no configuration yet")
+	}
+	hosts := map[string]bool{}
+	targets := authz.Targets(c, strings.ToLower(q.Service), 0)
+	if q.Service != "" {
+		hosts[strings.ToLower(q.Service)] = true
+	} else {
+		targets = a.workloadTargets(c, q.Workload)
+		for _, t := range targets {
+			hosts[t.Host] = true
+		}
+		if len(targets) == 0 {
+			return out, admin.NewError(admin.ErrNotFound, "there is no workload %q: write NAMESPACE/NAME, an address or the ID "+
+				"of a proxy; \"ashorectl get endpoints -o wide\" and \"ashorectl proxy-status\" list them", q.Workload)
+		}
+	}
+	delete(hosts, "") // of a proxy that serves nothing
+	for _, host := range slices.Sorted(maps.Keys(hosts)) {
+		found, err := a.Services(ctx, admin.ServiceQuery{Host: host, Endpoints: true})
+		if err != nil {
+			return out, err
+		}
+		for _, s := range found {
+			if q.Workload != "" {
+				s.Endpoints = slices.DeleteFunc(s.Endpoints, func(ep admin.Endpoint) bool { return !serves(targets, ep) })
+			}
+			out.Services = append(out.Services, s)
+		}
+		out.Objects = append(out.Objects, appliedObjects(c, host)...)
+	}
+	out.Workloads = workloadPolicies(c, targets)
+	return out, nil
+}
+
+// workloadTargets returns the ports of a workload. A connected proxy that serves no port has one
+// target with port zero.
+func (a *API) workloadTargets(c *push.Context, name string) []authz.Target {
+	for _, p := range a.Connected() {
+		if p.ID != name && p.Node.ID != name {
+			continue
+		}
+		for _, ip := range p.Node.IPs.Items() {
+			if found := authz.Targets(c, ip.String(), 0); len(found) > 0 {
+				return found
+			}
+		}
+		return []authz.Target{authz.TargetOf(p.Node)}
+	}
+	return authz.Targets(c, name, 0)
+}
+
+// serves reports whether an endpoint is of one of targets.
+func serves(targets []authz.Target, ep admin.Endpoint) bool {
+	return slices.ContainsFunc(targets, func(t authz.Target) bool {
+		return t.Address == ep.Address && t.Namespace == ep.Namespace
+	})
+}
+
+// appliedObjects returns the VirtualServices and DestinationRules of a host.
+func appliedObjects(c *push.Context, host string) (out []admin.AppliedObject) {
+	for vs := range c.VirtualServices() {
+		effect := ""
+		for _, to := range vs.Destinations() {
+			if to.Host == host {
+				effect = "sends requests for " + strings.Join(vs.Spec.Hosts, ", ") + " to it"
+			}
+		}
+		if slices.ContainsFunc(vs.Spec.Hosts, func(h string) bool { return push.HostsOverlap(h, host) }) {
+			effect = "routes requests for " + host
+		}
+		if effect != "" {
+			effect += ", gateways: " + strings.Join(vs.Spec.Gateways, ", ")
+			out = append(out, admin.AppliedObject{Place: placeOf(vs.Object), Effect: effect})
+		}
+	}
+	var rules []*config.Object
+	for key, s := range c.Inputs().Services.From(registry.Key{Host: host}) {
+		if key.Host != host {
+			break
+		}
+		for _, namespace := range c.ClientNamespaces() {
+			r := c.RuleFor(namespace, s)
+			if r == nil {
+				continue
+			}
+			for _, o := range r.From {
+				if !slices.Contains(rules, o) {
+					rules = append(rules, o)
+				}
+			}
+		}
+	}
+	for _, o := range rules {
+		out = append(out, admin.AppliedObject{Place: placeOf(o), Effect: ruleEffect(o)})
+	}
+	return out
+}
+
+// ruleEffect is what a DestinationRule sets: its TLS mode and subsets.
+func ruleEffect(o *config.Object) string {
+	spec := o.Spec.(*networking.DestinationRule)
+	effect := "client TLS: automatic"
+	if tls := spec.GetTrafficPolicy().GetTls(); tls != nil {
+		effect = "client TLS: " + tls.Mode.String()
+	}
+	var names []string
+	for _, s := range spec.Subsets {
+		names = append(names, s.Name)
+	}
+	if len(names) > 0 {
+		effect += ", subsets: " + strings.Join(names, ", ")
+	}
+	return effect
+}
+
+// workloadPolicies returns the mode of mutual TLS and the policies of targets.
+func workloadPolicies(c *push.Context, targets []authz.Target) []admin.WorkloadPolicies {
+	out := []admin.WorkloadPolicies{}
+	for _, t := range targets {
+		sc := c.Scope(c.Classify(t.Node()))
+		at := t.Name()
+		if t.Port != 0 {
+			at = fmt.Sprintf("%s:%d", at, t.Port)
+		}
+		one := admin.WorkloadPolicies{At: []string{at}, MutualTLS: peerMode(sc, t.Port), Policies: []string{}}
+		for _, list := range [][]*config.Object{sc.AuthorizationPolicy.Items(), sc.RequestAuthentication.Items(),
+			sc.Telemetry.Items()} {
+			for _, o := range list {
+				one.Policies = append(one.Policies, o.Key.String())
+			}
+		}
+		if sc.Sidecar != nil {
+			one.Policies = append(one.Policies, sc.Sidecar.Object.Key.String())
+		}
+		same := slices.IndexFunc(out, func(w admin.WorkloadPolicies) bool {
+			return w.MutualTLS == one.MutualTLS && slices.Equal(w.Policies, one.Policies)
+		})
+		if same < 0 {
+			out = append(out, one)
+		} else {
+			out[same].At = append(out[same].At, at)
+		}
+	}
+	return out
+}
+
+// peerMode is how a port takes connections, and what says so.
+func peerMode(sc *push.Scope, port uint32) string {
+	mode, by := sc.PeerModeAt(port)
+	name := map[push.PeerMode]string{push.PeerPermissive: "PERMISSIVE", push.PeerStrict: "STRICT",
+		push.PeerDisable: "DISABLE"}[mode]
+	if by == nil {
+		return name + " (default)"
+	}
+	return name + ", by " + by.Key.String()
+}

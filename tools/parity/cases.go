@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/ashore-mesh/ashore/config"
+)
+
+// unitTestCases runs Istio's unit tests of its validation and returns the objects that they validate,
+// in the order of the tests. dir is the folder of Istio's module.
+//
+// The tests run in a copy of Istio's package that records objects. go build's overlay places the copy
+// in this module, so that the module cache stays as it is.
+func unitTestCases(dir string) ([]document, error) {
+	temporary, err := os.MkdirTemp("", "parity")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(temporary)
+	overlay, err := writeOverlay(temporary, filepath.Join(dir, "pkg", "config", "validation"))
+	if err != nil {
+		return nil, fmt.Errorf("prepare Istio's unit tests: %w", err)
+	}
+	binary, records := filepath.Join(temporary, "tests"), filepath.Join(temporary, "records")
+	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, "./"+copied)
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build Istio's unit tests: %w: %s", err, out)
+	}
+	tests := exec.Command(binary)
+	tests.Dir, tests.Env = temporary, append(os.Environ(), "PARITY_RECORDS="+records)
+	if out, err := tests.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("run Istio's unit tests: %w: %s", err, out)
+	}
+	data, err := os.ReadFile(records)
+	if err != nil {
+		return nil, err
+	}
+	return readRecords(data)
+}
+
+// copied is the folder of the copy of Istio's package; it exists in the overlay alone.
+const copied = "copied"
+
+// recorder is a file of the copy.
+const recorder = `package validation
+
+import (
+	"encoding/json"
+	"os"
+	"reflect"
+	"runtime"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"istio.io/istio/pkg/config"
+	"istio.io/istio/pkg/util/protomarshal"
+)
+
+// recordObjects returns f, which records what a test gives it.
+func recordObjects(name string, f ValidateFunc) ValidateFunc {
+	return func(c config.Config) (Warning, error) {
+		if pc, file, _, _ := runtime.Caller(1); strings.HasSuffix(file, "_test.go") {
+			write(pc, name, c.Spec, c.Meta)
+		}
+		return f(c)
+	}
+}
+
+// recordPart returns out. It records the argument of the function name, a part of an object.
+func recordPart[T any](name string, part any, out T) T {
+	pc, _, _, _ := runtime.Caller(1)
+	write(pc, name, part, config.Meta{})
+	return out
+}
+
+func write(test uintptr, name string, value any, meta config.Meta) {
+	message, ok := value.(proto.Message)
+	if !ok || reflect.ValueOf(message).IsNil() {
+		return
+	}
+	text, err := protomarshal.Marshal(message)
+	if err != nil {
+		return // no text can have this value
+	}
+	out, err := os.OpenFile(os.Getenv("PARITY_RECORDS"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	defer out.Close()
+	err = json.NewEncoder(out).Encode(map[string]any{"test": runtime.FuncForPC(test).Name(), "function": name,
+		"name": meta.Name, "namespace": meta.Namespace, "labels": meta.Labels, "annotations": meta.Annotations,
+		"value": json.RawMessage(text)})
+	if err != nil {
+		panic(err)
+	}
+}
+`
+
+// parts are the functions of Istio that validate a part of an object, with the specification around it.
+var parts = map[string]struct{ kind, spec string }{
+	"validateServer": {"Gateway", `{"servers": [%s]}`},
+	"validateTLSOptions": {"Gateway",
+		`{"servers": [{"hosts": ["a.test"], "port": {"number": 443, "name": "https", "protocol": "HTTPS"}, "tls": %s}]}`},
+	"validateHTTPRoute":               {"VirtualService", `{"hosts": ["a.test"], "http": [%s]}`},
+	"validateCORSPolicy":              route(`"corsPolicy": %s`),
+	"validateHTTPFaultInjectionAbort": route(`"fault": {"abort": %s}`),
+	"validateHTTPFaultInjectionDelay": route(`"fault": {"delay": %s}`),
+	"validateHTTPRetry":               route(`"retries": %s`),
+	"validateHTTPRewrite":             route(`"rewrite": %s`),
+	"validateURIRegexRewrite":         route(`"rewrite": {"uriRegexRewrite": %s}`),
+	"validateHTTPRedirect":            {"VirtualService", `{"hosts": ["a.test"], "http": [{"redirect": %s}]}`},
+	"validateHTTPDirectResponse":      {"VirtualService", `{"hosts": ["a.test"], "http": [{"directResponse": %s}]}`},
+	"validateDestination":             {"VirtualService", `{"hosts": ["a.test"], "http": [{"route": [{"destination": %s}]}]}`},
+	"validateTrafficPolicy":           {"DestinationRule", `{"host": "a.test", "trafficPolicy": %s}`},
+	"validateConnectionPool":          {"DestinationRule", `{"host": "a.test", "trafficPolicy": {"connectionPool": %s}}`},
+	"validateLoadBalancer":            {"DestinationRule", `{"host": "a.test", "trafficPolicy": {"loadBalancer": %s}}`},
+	"validateOutlierDetection":        {"DestinationRule", `{"host": "a.test", "trafficPolicy": {"outlierDetection": %s}}`},
+}
+
+func route(field string) struct{ kind, spec string } {
+	return struct{ kind, spec string }{"VirtualService",
+		`{"hosts": ["a.test"], "http": [{"route": [{"destination": {"host": "a.test"}}], ` + field + `}]}`}
+}
+
+var (
+	register = regexp.MustCompile(`validate := (validateMetadata\(f\))`)
+	// partCall finds calls like validateHTTPRetry(tc.in) in tests. The tested part is the last
+	// argument that is no constant.
+	partCall = regexp.MustCompile(`:= (validate\w+)\((?:"", )?([a-z]+\.\w+)(?:, (?:false|true|nil))*\)`)
+)
+
+// writeOverlay writes the overlay file and what it needs into the folder to. It returns the file's path.
+func writeOverlay(to, from string) (string, error) {
+	files, err := filepath.Glob(filepath.Join(from, "*.go"))
+	if err != nil {
+		return "", err
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	replace := map[string]string{}
+	add := func(name string, code []byte) error {
+		path := filepath.Join(to, name)
+		replace[filepath.Join(here, copied, name)] = path
+		return os.WriteFile(path, code, 0o600)
+	}
+	for _, file := range files {
+		code, err := os.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		switch name := filepath.Base(file); {
+		case name == "openapi_test.go" || name == "fuzz_test.go": // they need Istio's other files
+			continue
+		case strings.HasSuffix(name, "_test.go"):
+			code = partCall.ReplaceAllFunc(code, wrapPart)
+		default:
+			code = register.ReplaceAll(code, []byte("validate := recordObjects(name, $1)"))
+		}
+		if err := add(filepath.Base(file), code); err != nil {
+			return "", err
+		}
+	}
+	if err := add("recorder.go", []byte(recorder)); err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(to, "overlay.json")
+	return path, os.WriteFile(path, text, 0o600)
+}
+
+// wrapPart makes the call of a function of parts one that recordPart sees.
+func wrapPart(call []byte) []byte {
+	match := partCall.FindSubmatch(call)
+	if _, ok := parts[string(match[1])]; !ok {
+		return call
+	}
+	return fmt.Appendf(nil, ":= recordPart(%q, %s, %s)", match[1], match[2], bytes.TrimPrefix(call, []byte(":= ")))
+}
+
+// readRecords reads what recorder wrote.
+func readRecords(data []byte) ([]document, error) {
+	var out []document
+	number := map[string]int{}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	for {
+		var r struct {
+			Test, Function, Name, Namespace string
+			Labels, Annotations             map[string]string
+			Value                           json.RawMessage
+		}
+		if err := decoder.Decode(&r); errors.Is(err, io.EOF) {
+			return out, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read what Istio's unit tests validated: %w", err)
+		}
+		kind, spec := strings.TrimPrefix(r.Function, "Validate"), r.Value
+		if part, ok := parts[r.Function]; ok {
+			kind, spec = part.kind, fmt.Appendf(nil, part.spec, r.Value)
+		}
+		info, ok := config.Info(config.Kind(kind))
+		if !ok {
+			continue // a kind of Kubernetes
+		}
+		metadata := map[string]any{"name": "example", "labels": r.Labels, "annotations": r.Annotations}
+		if r.Name != "" {
+			metadata["name"] = r.Name
+		}
+		if r.Namespace != "" {
+			metadata["namespace"] = r.Namespace
+		}
+		text, err := json.Marshal(map[string]any{"apiVersion": info.APIVersion(), "kind": kind, "metadata": metadata,
+			"spec": spec})
+		if err != nil {
+			return nil, err
+		}
+		_, test, _ := strings.Cut(r.Test, ".Test")
+		test, _, _ = strings.Cut(test, ".")
+		number[test]++
+		out = append(out, document{place: "Test" + test + " " + strconv.Itoa(number[test]), kind: kind, text: text,
+			name: shorten(string(spec), 400)})
+	}
+}
