@@ -146,7 +146,7 @@ func TestOffline(t *testing.T) {
 		"DestinationRule shop/d": {feed.Error, analyze.Info},
 		"DestinationRule shop/e": {feed.Error, feed.Warning},
 	}
-	offline := analyze.Offline(findings)
+	offline := analyze.Offline(findings, false)
 	if len(findings) != len(want) {
 		t.Fatalf("got %s", text(findings))
 	}

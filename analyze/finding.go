@@ -24,6 +24,8 @@ type Finding struct {
 	// offline is the severity in Offline. It differs from Severity if a registry, a workload that
 	// joins or the settings may supply what is missing.
 	offline feed.Severity
+	// bySettings means that the settings may supply what is missing.
+	bySettings bool
 }
 
 // Problems returns findings as "ashorectl problems" shows them.
@@ -46,11 +48,12 @@ func Invalid(p feed.Problem) Finding {
 
 // Offline returns the findings for configuration that is read from files alone. Where a registry, a
 // workload that joins or the settings may supply what is missing, the severity is Info, and Text
-// says so. It is feed.Warning if a name is probably misspelled.
-func Offline(list []Finding) []Finding {
+// says so. It is feed.Warning if a name is probably misspelled. settings means that the settings are
+// known.
+func Offline(list []Finding, settings bool) []Finding {
 	out := slices.Clone(list)
 	for i := range out {
-		if f := &out[i]; f.offline != f.Severity {
+		if f := &out[i]; f.offline != f.Severity && !(settings && f.bySettings) {
 			f.Severity = f.offline
 			f.Text += ", unless a registry, a joining workload or the settings supply what is missing"
 		}

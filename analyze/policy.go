@@ -98,11 +98,11 @@ func (a *analysis) telemetryOverlaps(namespace string, list []*config.Object) {
 	}
 }
 
-// selectors reports policies and Telemetry objects that select no declared workload: what policies
-// are to protect may be open.
+// selectors reports policies, Telemetry objects and EnvoyFilters that select no declared workload:
+// what policies are to protect may be open.
 func (a *analysis) selectors() {
 	kinds := []config.Kind{config.PeerAuthentication, config.RequestAuthentication, config.AuthorizationPolicy,
-		config.Telemetry}
+		config.Telemetry, config.EnvoyFilter}
 	for _, kind := range kinds {
 		for o := range a.objects(kind) {
 			want, ns := push.SelectorLabels(o), a.policyNamespace(o)
@@ -116,7 +116,11 @@ func (a *analysis) selectors() {
 			if ns != "" {
 				where = " in namespace " + ns
 			}
-			a.report(NoMatchingWorkloads, o, "spec.selector.matchLabels",
+			field := "spec.selector.matchLabels"
+			if kind == config.EnvoyFilter {
+				field = "spec.workloadSelector.labels"
+			}
+			a.report(NoMatchingWorkloads, o, field,
 				fmt.Sprintf("no endpoint, WorkloadEntry, WorkloadGroup or Gateway selector%s has %s, so "+
 					"this has no effect", where, labelsText(want)),
 				"use the labels of the workloads that it is for, or remove it")
@@ -182,8 +186,24 @@ func (a *analysis) policyPortList(o *config.Object, path string, ports []string)
 	}
 }
 
-// providers reports policies and Telemetry objects whose extension providers cannot be used.
+// providers reports policies, Telemetry objects and settings whose extension providers cannot be
+// used.
 func (a *analysis) providers() {
+	defaults := a.mesh.GetDefaultProviders()
+	for _, d := range []struct {
+		field  string
+		names  []string
+		signal config.Signal
+	}{
+		{"accessLogging", defaults.GetAccessLogging(), config.AccessLogs},
+		{"metrics", defaults.GetMetrics(), config.Metrics},
+		{"tracing", defaults.GetTracing(), config.Spans},
+	} {
+		for i, name := range d.names {
+			field := fmt.Sprintf("mesh.defaultProviders.%s[%d]", d.field, i)
+			a.providerReference(nil, push.ProviderReference{Name: name, Field: field, Signal: d.signal})
+		}
+	}
 	for _, kind := range []config.Kind{config.AuthorizationPolicy, config.Telemetry} {
 		for o := range a.objects(kind) {
 			for _, r := range push.ProviderReferences(o) {
@@ -193,7 +213,8 @@ func (a *analysis) providers() {
 	}
 }
 
-// providerReference reports an extension provider that does not exist or cannot be called.
+// providerReference reports an extension provider that does not exist or cannot be called. The
+// settings name it if o is nil.
 func (a *analysis) providerReference(o *config.Object, r push.ProviderReference) {
 	all, offline := a.mesh.GetExtensionProviders(), feed.Error
 	others := ""
@@ -226,7 +247,7 @@ func (a *analysis) providerReference(o *config.Object, r push.ProviderReference)
 		severity, effect = feed.Error, ", so requests that match this policy are denied"
 	}
 	f := a.report(ReferenceNotFound, o, r.Field, text+effect, remedy)
-	f.Severity = severity
+	f.Severity, f.bySettings = severity, i < 0
 	if f.offline = offline; offline != Info {
 		f.offline = severity
 	}

@@ -4,9 +4,13 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+	mesh "istio.io/api/mesh/v1alpha1"
+
 	"github.com/ashore-mesh/ashore/analyze"
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/push"
 )
 
 func peers(name, spec string) string  { return object(config.PeerAuthentication, name, spec) }
@@ -100,6 +104,24 @@ func TestTelemetryProviders(t *testing.T) {
 		{"no service", []string{telemetry("tracing: [{providers: [{name: spans}]}]")},
 			[]string{`no service web.internal has port 80, which extension provider "spans" needs, so nothing receives these spans`}},
 	})
+}
+
+// A provider that the settings name by default has its service, too.
+func TestDefaultProviders(t *testing.T) {
+	t.Parallel()
+	in := build(t).Inputs()
+	m := proto.Clone(in.Mesh.Config).(*mesh.MeshConfig)
+	m.DefaultProviders.Tracing = []string{"spans"}
+	in.Mesh = &push.Mesh{Config: m, Domain: "cluster.local"}
+	findings := analyze.Run(t.Context(), push.Build(nil, in))
+	const want = `no service web.internal has port 80, which extension provider "spans" needs, so nothing receives these spans`
+	if len(findings) != 1 || findings[0].Source != "settings" || findings[0].Field != "mesh.defaultProviders.tracing[0]" ||
+		findings[0].Text != want || findings[0].IsError() {
+		t.Errorf("got %+v", findings)
+	}
+	if offline := analyze.Offline(findings, true); offline[0].Severity != analyze.Info {
+		t.Errorf("offline a registry may have the service: %+v", offline)
+	}
 }
 
 // One Telemetry of each level applies.

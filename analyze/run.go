@@ -66,12 +66,13 @@ func newAnalysis(ctx context.Context, c *push.Context) *analysis {
 	return a
 }
 
-// report adds a finding about a part of o, and returns it, for changes.
+// report adds a finding about a part of o, or of the settings if o is nil. It returns the finding,
+// for changes.
 func (a *analysis) report(code Code, o *config.Object, field, text, remedy string) *Finding {
-	o = a.current(o)
-	p := feed.Problem{
-		Severity: code.Severity(), Source: o.Origin.Source, Object: o.Key.String(), Field: field,
-		File: o.Origin.File, Line: o.Origin.Line, Text: text,
+	p := feed.Problem{Severity: code.Severity(), Source: "settings", Field: field, Text: text}
+	if o != nil {
+		o = a.current(o)
+		p.Source, p.Object, p.File, p.Line = o.Origin.Source, o.Key.String(), o.Origin.File, o.Origin.Line
 	}
 	f := Finding{Problem: p, Code: code, Remedy: remedy, offline: p.Severity}
 	if code.FromRegistry() {

@@ -203,6 +203,7 @@ func (d *decoder) value(path string, fd protoreflect.FieldDescriptor, n *yaml.No
 		if n.Decode(&plain) == nil {
 			if s, err := structpb.NewStruct(plain); err == nil {
 				v = protoreflect.ValueOfMessage(s.ProtoReflect())
+				d.where.note(path, n)
 			}
 		}
 	default:

@@ -24,7 +24,7 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 	switch fieldName(fd) {
 	case "AuthorizationPolicy.targetRef", "AuthorizationPolicy.targetRefs",
 		"RequestAuthentication.targetRef", "RequestAuthentication.targetRefs",
-		"Telemetry.targetRef", "Telemetry.targetRefs":
+		"Telemetry.targetRef", "Telemetry.targetRefs", "EnvoyFilter.targetRefs":
 		return byReference, targets
 	case "ClientTLSSettings.credential_name":
 		return "a certificate by the name of a secret",
@@ -33,19 +33,12 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 		return "an abort by an HTTP/2 error", "use httpStatus or grpcStatus"
 	case "Delay.exponential_delay":
 		return "a delay that grows", "use fixedDelay"
-	case "ExtensionProvider.datadog", "ExtensionProvider.lightstep", "ExtensionProvider.opencensus",
-		"ExtensionProvider.skywalking", "ExtensionProvider.stackdriver":
-		return "this kind of provider", "use opentelemetry, which collectors of all kinds receive"
-	case "ExtensionProvider.sds":
-		return "a provider of certificates", "name files in the Gateway or DestinationRule"
 	case "HttpHeader.env_name":
 		return "a header from the environment of the control plane", "write the value"
 	case "L4MatchAttributes.source_subnet":
 		return "a match by the client's address", "match sourceLabels or sourceNamespace instead"
 	case "LoadBalancerSettings.zone_aware_lb_setting":
 		return "balancing within a zone", "use localityLbSetting"
-	case "Metrics.reporting_interval":
-		return "an interval of reports", "remove it; proxies count connections when they open and when they end"
 	case "MetricSelector.custom_metric":
 		return "a metric that Istio does not have", "write metric with one of Istio's, such as REQUEST_COUNT"
 	case "OpenTelemetryTracingProvider.dynatrace_sampler", "ResourceDetectors.dynatrace":
@@ -85,7 +78,7 @@ func required(fd protoreflect.FieldDescriptor) bool {
 		"Attribute.name", "RegexRewrite.match", "Distribute.from", "Failover.from", "Failover.to",
 		"Port.name", "Port.protocol", "ServicePort.number", "ServicePort.name", "SidecarPort.name",
 		"HTTPHealthCheckConfig.port", "TCPHealthCheckConfig.port", "GrpcHealthCheckConfig.port", "HTTPHeader.name",
-		"JWTHeader.name", "ClaimToHeader.header", "ClaimToHeader.claim", "JWTRule.issuer",
+		"JWTHeader.name", "ClaimToHeader.header", "ClaimToHeader.claim",
 		"ProviderRef.name", "Literal.value", "Environment.name", "RequestHeader.name", "Formatter.value",
 		"Filter.expression", "HttpHeader.name", "HttpService.path", "TunnelSettings.target_host",
 		"TunnelSettings.target_port":
@@ -268,8 +261,6 @@ func textRule(field string) func(string) string {
 		return policyValue(checkPolicyMethod)
 	case "Operation.paths", "Operation.not_paths":
 		return policyValue(checkPolicyPath)
-	case "JWTRule.issuer":
-		return checkIssuer
 	case "JWTRule.audiences", "JWTRule.from_params", "JWTRule.space_delimited_claims", "ClaimToHeader.claim":
 		return checkFilled
 

@@ -36,7 +36,7 @@ func seeds(f *testing.F) {
 		f.Add(c.Data, filepath.Ext(c.Name) == ".json")
 	}
 	for _, kind := range []Kind{VirtualService, DestinationRule, Gateway, ServiceEntry, WorkloadEntry, Sidecar,
-		PeerAuthentication, AuthorizationPolicy, RequestAuthentication} {
+		PeerAuthentication, AuthorizationPolicy, RequestAuthentication, EnvoyFilter} {
 		info, ok := Info(kind)
 		if !ok {
 			f.Fatalf("no kind %s", kind)

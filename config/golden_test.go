@@ -176,8 +176,7 @@ All fields of Istio's documentation are honoured, except where the last column s
 | ` + "`opentelemetry`" + ` | spans | OTLP by gRPC, or by HTTP with ` + "`http`" + `. ` + "`dynatraceSampler`, `resourceDetectors.dynatrace`, `serviceAttributeEnrichment`" + ` and ` + "`envName`" + ` of headers are refused |
 | ` + "`zipkin`" + ` | spans | JSON of version 2. ` + "`envName`" + ` of headers is refused |
 | ` + "`envoyExtAuthzHttp`, `envoyExtAuthzGrpc`" + ` | requests of CUSTOM AuthorizationPolicies | See [authorization](authorization.md) |
-| ` + "`datadog`, `lightstep`, `opencensus`, `skywalking`, `stackdriver`" + ` | | Refused: collectors of all of them receive ` + "`opentelemetry`" + ` |
-| ` + "`sds`" + ` | | Refused: certificates are files |
+| others | | Accepted with a warning, and receive nothing. Collectors of all kinds receive ` + "`opentelemetry`" + ` |
 
 The service of a provider is a service of the mesh, such as a ServiceEntry. Its port needs a protocol: name it
 ` + "`grpc`" + ` or ` + "`http`" + `. Proxies reach it even if their Sidecar does not import it.

@@ -21,6 +21,21 @@ func (l fieldLines) of(path string, first int) int {
 	return first
 }
 
+// note takes in the lines of a free value at path and of everything below it.
+func (l fieldLines) note(path string, n *yaml.Node) {
+	n = deref(n)
+	for i, item := range n.Content {
+		switch {
+		case n.Kind == yaml.SequenceNode:
+			l[at(path, i)] = item.Line
+			l.note(at(path, i), item)
+		case i%2 == 0:
+			l[below(path, item.Value)] = item.Line
+			l.note(below(path, item.Value), n.Content[i+1])
+		}
+	}
+}
+
 // deref follows an alias to what it stands for.
 func deref(n *yaml.Node) *yaml.Node {
 	for n != nil && n.Kind == yaml.AliasNode {

@@ -123,8 +123,11 @@ func (d *decoder) object(h head) (*Object, bool) {
 	}
 	d.about = o.Key.String()
 	o.Spec = h.info.NewSpec()
+	if h.spec == nil { // the same as {}
+		return o, true
+	}
 	if isNull(h.spec) {
-		d.errorf("spec", d.root, "the spec is missing or empty")
+		d.errorf("spec", h.spec, "the spec is empty: write it, or {}")
 		return o, true
 	}
 	if !h.info.Supported {

@@ -258,7 +258,7 @@ const unixPrefix = "unix://"
 func checkUnix(name string) string {
 	// sun_path of sockaddr_un, with its final zero
 	const limit = 107
-	if name == "" || name[0] != '/' && name[0] != '@' {
+	if name == "" || name[0] != '/' && name[0] != '@' || strings.HasSuffix(name, "/") {
 		return quote(unixPrefix+name) + " is not a socket: write an absolute path, as in unix:///run/web.sock"
 	}
 	if len(name) > limit {

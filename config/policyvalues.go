@@ -96,8 +96,8 @@ func checkPolicyPort(v string) string {
 
 // checkPolicyMethod is the rule for methods, whose case counts.
 func checkPolicyMethod(v string) string {
-	if v != strings.ToUpper(v) {
-		return quote(v) + " would match nothing: methods are written in upper case, " + quote(strings.ToUpper(v))
+	if upper := strings.ToUpper(v); v != upper && slices.Contains(corsMethods(), strings.Trim(upper, "*")) {
+		return quote(v) + " would match nothing: methods are written in upper case, " + quote(upper)
 	}
 	if v != "*" && !isHeaderToken(v) {
 		return quote(v) + " is not a method of HTTP"

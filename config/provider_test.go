@@ -25,7 +25,7 @@ func TestExtensionProviders(t *testing.T) {
 		`[{name: a, opentelemetry: {service: b.example, port: 80, http: {path: /a}, grpc: {}}}]`:                      "keep one of the two",
 		`[{name: a, opentelemetry: {service: b.example, port: 80, dynatraceSampler: {}}}]`:                            "what only Dynatrace has is not supported",
 		`[{name: a, skywalking: {service: b.example, port: 80}}]`:                                                     "use opentelemetry",
-		`[{name: a, sds: {service: b.example, port: 80}}]`:                                                            "a provider of certificates is not supported",
+		`[{name: a, sds: {service: b.example, port: 80}}]`:                                                            "receives nothing",
 		`[{name: a, envoyFileAccessLog: {logFormat: {labels: {a: {b: "%NO"}}}}}]`:                                     "logFormat.labels[a][b]: \"%NO\" is not a command",
 		`[{name: a, envoyFileAccessLog: {logFormat: {text: "%NO"}}}]`:                                                 "is not a command",
 		`[{name: a, envoyFileAccessLog: {path: log}}]`:                                                                "is not an absolute path",

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -150,8 +151,12 @@ func checkPolicyKey(key, prefix, rest string) string {
 	if prefix != "request.headers" {
 		return ""
 	}
-	if isAuthority(names[0]) || strings.HasPrefix(names[0], ":") {
-		return quote(names[0]) + " is a part of the request: write it as hosts, methods or paths of to.operation"
+	switch name := names[0]; {
+	case slices.Contains([]string{":authority", ":method", ":path", ":scheme"}, name):
+		return "" // as the proxy received it: the path has its query, the host its port
+	case isAuthority(name) || strings.HasPrefix(name, ":"):
+		return quote(name) + " is a part of the request: write it as hosts, methods or paths of to.operation"
+	default:
+		return checkHeaderName(name)
 	}
-	return checkHeaderName(names[0])
 }

@@ -151,7 +151,8 @@ func (c *checker) mirrors(path string, r *networking.HTTPRoute) {
 		c.errorf(path+".mirrors", "only one of mirror and mirrors can be set")
 	}
 	if r.Mirror == nil && r.MirrorPercentage != nil {
-		c.errorf(path+".mirrorPercentage", "there is no mirror: set it, or use percentage within mirrors")
+		c.warnf(path+".mirrorPercentage",
+			"there is no mirror, so this has no effect: set mirror, or use percentage within mirrors")
 	}
 	if r.MirrorPercent != nil { //nolint:staticcheck // still read
 		c.deprecated(path+".mirrorPercent", "mirrorPercentage: {value: …}", r.MirrorPercentage != nil)

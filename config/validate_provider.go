@@ -91,11 +91,15 @@ func (c *checker) extensionProviders(path string, providers []*mesh.MeshConfig_E
 		default:
 			seen[name] = true
 		}
-		if p.GetProvider() == nil {
-			c.errorf(path, "the provider has no type: write opentelemetry or envoyFileAccessLog, for instance")
-			continue
+		switch {
+		case p.GetProvider() == nil:
+			c.warnf(path, "the provider has no type, and receives nothing: write opentelemetry or envoyFileAccessLog, for instance")
+		case SignalOf(p) == "": // nobody can name it
+			c.warnf(path, "this kind of provider is not supported yet, and receives nothing: "+
+				"use opentelemetry, which collectors of all kinds receive")
+		default:
+			c.walk(path, p.ProtoReflect())
 		}
-		c.walk(path, p.ProtoReflect())
 	}
 }
 
@@ -114,12 +118,12 @@ func (c *checker) defaultProviders(path string, m *mesh.MeshConfig) {
 		path := below(path, d.field)
 		for i, name := range d.names {
 			if known := ProvidersOf(all, d.signal); !slices.Contains(known, name) {
-				c.errorf(at(path, i), "no extension provider of %s is called %s%s", d.signal, quote(name),
-					meantOrOneOf(name, known))
+				c.warnf(at(path, i), "no extension provider of %s is called %s, so that it receives nothing%s", d.signal,
+					quote(name), meantOrOneOf(name, known))
 			}
 		}
 		if d.signal == Spans && len(d.names) > 1 {
-			c.errorf(path, "spans go to one provider: keep one of the %d", len(d.names))
+			c.warnf(path, "spans go to the first provider: remove the other %d", len(d.names)-1)
 		}
 	}
 }

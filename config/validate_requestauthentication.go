@@ -19,6 +19,9 @@ func (c *checker) requestAuthentication(s *security.RequestAuthentication) {
 
 // jwtRule checks the tokens of one issuer.
 func (c *checker) jwtRule(path string, r *security.JWTRule) {
+	if r.Issuer == "" && r.JwksUri == "" {
+		c.errorf(path+".issuer", "the issuer is missing: write what tokens have as iss, or jwksUri for tokens of any issuer")
+	}
 	c.jwtKeys(path, r)
 	if r.Timeout != nil {
 		c.warnf(path+".timeout", "this has no effect: the control plane fetches keys, and proxies never wait for them")
@@ -31,14 +34,6 @@ func (c *checker) jwtRule(path string, r *security.JWTRule) {
 		}
 		seen[name] = i
 	}
-}
-
-// checkIssuer is the rule for who signs tokens.
-func checkIssuer(issuer string) string {
-	if issuer == "" {
-		return "the issuer is missing: write what tokens have as iss"
-	}
-	return ""
 }
 
 // checkFilled is the rule for any text that is not empty.
@@ -61,6 +56,9 @@ func (c *checker) jwtKeys(path string, r *security.JWTRule) {
 		}
 	case r.JwksUri != "":
 		c.keyURL(path+".jwksUri", r.JwksUri, "is not a URL: write https://host/path")
+	case r.Issuer != "" && !strings.Contains(r.Issuer, "://"):
+		c.warnf(path, "%s is no URL that could tell its keys, so that no token is accepted: write jwksUri or jwks",
+			quote(r.Issuer))
 	case r.Issuer != "":
 		c.keyURL(path, r.Issuer, "is no URL that could tell its keys: write jwksUri or jwks")
 	}

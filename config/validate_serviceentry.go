@@ -24,8 +24,8 @@ func (c *checker) serviceEntry(se *networking.ServiceEntry) {
 			c.errorf("spec.workloadSelector", "only one of endpoints and workloadSelector can be set")
 		}
 		if len(se.WorkloadSelector.Labels) == 0 {
-			c.errorf("spec.workloadSelector.labels",
-				"the labels are missing: they choose the WorkloadEntries of this namespace")
+			c.warnf("spec.workloadSelector.labels",
+				"without labels it selects all WorkloadEntries of this namespace: write labels")
 		}
 	}
 	var names []string
@@ -91,7 +91,9 @@ func (c *checker) resolution(se *networking.ServiceEntry) {
 	case se.Resolution == networking.ServiceEntry_NONE:
 		const fixed = "with the resolution NONE (the default) connections go to the address that the client chose: "
 		c.refuse("spec", present(se, "endpoints"), fixed+"remove the endpoints, or choose STATIC or DNS")
-		c.refuse("spec", present(se, "workloadSelector"), fixed+"choose STATIC or DNS")
+		if se.WorkloadSelector != nil {
+			c.warnf("spec.workloadSelector", fixed+"choose STATIC or DNS")
+		}
 	case se.Resolution == networking.ServiceEntry_STATIC: // one without endpoints may have those of registries
 	case !byDNS:
 		c.unsupported("spec.resolution", se.Resolution.String(), "use DNS, or NONE for wildcards")

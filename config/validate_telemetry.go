@@ -13,7 +13,15 @@ import (
 // tracing checks which spans a proxy reports.
 func (c *checker) tracing(path string, t *telemetry.Tracing) {
 	if len(t.Providers) > 1 {
-		c.errorf(path+".providers", "spans go to one provider: keep one of the %d", len(t.Providers))
+		c.warnf(path+".providers", "spans go to the first provider: remove the other %d", len(t.Providers)-1)
+	}
+}
+
+// metrics checks how one kind of metrics is made.
+func (c *checker) metrics(path string, m *telemetry.Metrics) {
+	if m.ReportingInterval != nil {
+		c.warnf(path+".reportingInterval",
+			"this has no effect: proxies count connections when they open and when they end")
 	}
 }
 

@@ -21,7 +21,8 @@ func (c *checker) clientTLS(path string, t *networking.ClientTLSSettings) {
 		c.refuse(path, others(t, "mode", "credentialName", "sni", "subjectAltNames"), ofMesh)
 	case networking.ClientTLSSettings_SIMPLE:
 		if t.ClientCertificate != "" || t.PrivateKey != "" {
-			c.errorf(path+".mode", "a client certificate is only shown with MUTUAL: change the mode, or remove clientCertificate and privateKey")
+			// Istio ignores it
+			c.warnf(path+".mode", "a client certificate is only shown with MUTUAL: change the mode, or remove clientCertificate and privateKey")
 		}
 	case networking.ClientTLSSettings_MUTUAL:
 		if t.CredentialName == "" {

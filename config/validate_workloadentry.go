@@ -17,7 +17,7 @@ func (c *checker) workloadEntry(path string, e *networking.WorkloadEntry) {
 	switch {
 	case c.object.Kind == WorkloadGroup:
 		if e.Address != "" {
-			c.errorf(path+".address", "every workload of the group brings its own address: remove it")
+			c.warnf(path+".address", "this has no effect, because every workload registers its own address: remove it")
 		}
 	case e.Address == "" && e.Network != "":
 		c.unsupported(path+".address", "a workload without address, behind the gateway of its network",

@@ -142,6 +142,9 @@ func (c *checker) value(path string, fd protoreflect.FieldDescriptor, v protoref
 			c.duration(path, fieldName(fd), m)
 			return
 		case *structpb.Struct:
+			if fieldName(fd) == "Patch.value" { // checked with the patch
+				return
+			}
 			c.logLabels(path, m, fd.ContainingMessage().Parent().Name() == "EnvoyOpenTelemetryLogProvider")
 			return
 		case *networking.StringMatch:
@@ -174,6 +177,7 @@ func (c *checker) number(path string, fd protoreflect.FieldDescriptor, n float64
 		isPercent, leastPercent = true, 0.01
 	}
 	switch field := string(fd.Name()); {
+	case name == "EnvoyFilter.priority":
 	case !(n >= 0) || math.IsInf(n, 0):
 		c.errorf(path, "the number must not be negative, it is %.10g", n)
 	case n < leastNumber(name):
@@ -299,6 +303,10 @@ func (c *checker) message(path string, m proto.Message) {
 		c.ingress(path, m)
 	case *networking.IstioEgressListener:
 		c.egress(path, m)
+	case *networking.EnvoyFilter:
+		c.envoyFilter(m)
+	case *networking.EnvoyFilter_EnvoyConfigObjectPatch:
+		c.envoyPatch(path, m)
 	case *networking.OutboundTrafficPolicy:
 		c.egressProxy(path, m)
 	case *types.WorkloadSelector:
@@ -325,6 +333,8 @@ func (c *checker) message(path string, m proto.Message) {
 		c.openTelemetry(path, m)
 	case *telemetry.Tracing:
 		c.tracing(path, m)
+	case *telemetry.Metrics:
+		c.metrics(path, m)
 	case *telemetry.MetricSelector:
 		c.metric(path, m)
 	case *telemetry.MetricsOverrides_TagOverride:

@@ -29,6 +29,7 @@ func (c *Context) Classify(n Node) Facets {
 		RequestAuthentication: c.policiesFor(c.requests, config.RequestAuthentication, n),
 		AuthorizationPolicy:   c.policiesFor(c.authorization, config.AuthorizationPolicy, n),
 		Telemetry:             c.byLevel(c.telemetry, config.Telemetry, n),
+		Patches:               c.patchesFor(n),
 	}
 	settings := c.settingsFor(n)
 	f.ProxyConfig, f.AgentConfig = settings.traffic, settings.process

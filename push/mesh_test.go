@@ -93,6 +93,9 @@ func describe(c *push.Context, n push.Node) string {
 			fmt.Fprintf(&b, "policy %v %d\n", o.Key, o.Hash)
 		}
 	}
+	for _, p := range f.Patches.Items() {
+		fmt.Fprintf(&b, "patch %v %d %d\n", p.Filter.Key, p.Filter.Hash, p.Index)
+	}
 	for _, o := range sc.PeerAuthentications.Of("a", map[string]string{"app": "web"}) {
 		fmt.Fprintf(&b, "peers of a %v %d\n", o.Key, o.Hash)
 	}
@@ -241,7 +244,7 @@ func (e *editor) edit(what, which, how byte) {
 // or for some.
 func (e *editor) policy(ns, name string, how byte, gone bool) {
 	kind := []config.Kind{config.PeerAuthentication, config.RequestAuthentication,
-		config.AuthorizationPolicy, config.Telemetry}[int(how/7)%4]
+		config.AuthorizationPolicy, config.Telemetry, config.EnvoyFilter}[int(how/7)%5]
 	if how%4 == 0 {
 		ns = testMesh().Config.GetRootNamespace()
 	}
@@ -263,6 +266,11 @@ func (e *editor) policy(ns, name string, how byte, gone bool) {
 		e.put(kind, ns, name, p)
 	case kind == config.RequestAuthentication:
 		e.put(kind, ns, name, &security.RequestAuthentication{Selector: who})
+	case kind == config.EnvoyFilter:
+		e.put(kind, ns, name, &networking.EnvoyFilter{Priority: int32(how%5) - 2,
+			WorkloadSelector: &networking.WorkloadSelector{Labels: who.GetMatchLabels()},
+			ConfigPatches: []*networking.EnvoyFilter_EnvoyConfigObjectPatch{{Match: &networking.EnvoyFilter_EnvoyConfigObjectMatch{
+				Context: networking.EnvoyFilter_PatchContext(how % 4)}}}})
 	case kind == config.Telemetry:
 		e.put(kind, ns, name, &telemetry.Telemetry{Selector: who})
 	default:

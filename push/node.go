@@ -73,12 +73,24 @@ type Node struct {
 	// protobuf encoding. It is an empty text if the group has none, and zero if the workload did
 	// not register with a group.
 	Probe unique.Handle[string]
+	// Metadata lists the metadata of the node that is text, sorted by key. EnvoyFilters match it.
+	Metadata *intern.List[Label]
 	// ProxyConfig is Istio's ProxyConfig that annotations of this WorkloadGroup contain, in protobuf
 	// encoding. It is zero or an empty text if there is none.
 	ProxyConfig unique.Handle[string]
 	// Application is the port and path of the application's metrics, "9100/metrics", as annotations of
 	// this WorkloadGroup say. It is empty if there are none.
 	Application string
+}
+
+// metadata returns the metadata with that key. It is empty if there is none.
+func (n Node) metadata(key string) string {
+	for _, m := range n.Metadata.Items() {
+		if m.Key == key {
+			return m.Value
+		}
+	}
+	return ""
 }
 
 // Facets are the facts that a proxy's resources depend on. Proxies with equal facets get equal
@@ -136,6 +148,9 @@ type Facets struct {
 	// Telemetry lists the Telemetry objects that apply to the proxy: of the mesh, of its namespace and
 	// of its labels, in this order, at most one of each.
 	Telemetry *intern.List[*config.Object]
+	// Patches lists the patches of the EnvoyFilters that select the proxy, in the order in which they
+	// apply. Nil if there are none.
+	Patches *intern.List[Patch]
 }
 
 // Own holds the facts that are specific to one proxy. Equal values are one pointer.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	networking "istio.io/api/networking/v1alpha3"
 	security "istio.io/api/security/v1beta1"
 	typev1beta1 "istio.io/api/type/v1beta1"
 
@@ -73,9 +74,12 @@ func (x policies) matching(
 	return out
 }
 
-// SelectorLabels returns the labels that a security policy or a Telemetry selects by. An empty map
-// selects all workloads.
+// SelectorLabels returns the labels that a security policy, a Telemetry or an EnvoyFilter selects
+// by. An empty map selects all workloads.
 func SelectorLabels(o *config.Object) map[string]string {
+	if f, ok := o.Spec.(*networking.EnvoyFilter); ok {
+		return f.GetWorkloadSelector().GetLabels()
+	}
 	s, ok := o.Spec.(interface {
 		GetSelector() *typev1beta1.WorkloadSelector
 	})
@@ -139,13 +143,15 @@ func (k *KeySets) Get(url string) (string, bool) {
 
 // KeyURL returns the URL from which the keys of a rule are fetched: its jwksUri, or else the OpenID
 // configuration of the issuer, which names the URL of the keys. It is empty if the rule contains
-// the keys.
+// the keys, or if its issuer is no URL and nothing names the keys.
 func KeyURL(r *security.JWTRule) string {
 	switch {
 	case r.GetJwks() != "":
 		return ""
 	case r.GetJwksUri() != "":
 		return r.GetJwksUri()
+	case !strings.Contains(r.GetIssuer(), "://"):
+		return ""
 	}
 	return strings.TrimSuffix(r.GetIssuer(), "/") + jwks.DiscoveryPath
 }

@@ -1,6 +1,8 @@
 package push
 
 import (
+	"regexp"
+
 	mesh "istio.io/api/mesh/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -26,6 +28,7 @@ type tables struct {
 	strings      intern.Lists[string]
 	destinations intern.Lists[Destination]
 	providers    intern.Lists[*mesh.MeshConfig_ExtensionProvider]
+	patches      intern.Lists[Patch]
 
 	own          *memo.Func[Own, Own]
 	egressOf     *memo.Func[Egress, Egress]
@@ -47,6 +50,8 @@ type tables struct {
 	peerPolicies *memo.Func[PeerPolicies, PeerPolicies]
 
 	inboundListeners *memo.Func[InboundListeners, InboundListeners]
+
+	versions *memo.Func[string, regexp.Regexp]
 }
 
 func newTables() *tables {
@@ -70,6 +75,8 @@ func newTables() *tables {
 		peerPolicies: memo.New(newPeerPolicies),
 
 		inboundListeners: memo.New(pointer[InboundListeners]),
+
+		versions: memo.New(compileVersion),
 	}
 }
 

@@ -86,6 +86,7 @@ type contextCache struct {
 	identityViews sync.Map // identityViewIn -> *view
 	servers       sync.Map // serverViewIn -> *serverView
 	proxyConfigs  sync.Map // proxyConfigIn -> *proxySettings
+	versions      sync.Map // pattern of EnvoyFilters -> *regexp.Regexp
 }
 
 func newContextCache(c *Context) *contextCache {

@@ -58,10 +58,11 @@ func TestAdmission(t *testing.T) {
 			warned: []string{"Deployment is none of Ashore's kinds"}},
 		// What Ashore would ignore it does not let in.
 		"unknown kind of Istio": {request: requestOf("CREATE", "Foo", objectOf("v1", "Foo", "", "{}"), ""), refused: []string{`kind: unknown kind "Foo"`}},
-		"kind not supported":    {request: requestOf("CREATE", "EnvoyFilter", objectOf("v1alpha3", "EnvoyFilter", "", "{}"), ""), refused: []string{"EnvoyFilter is not supported yet"}},
-		"unknown version":       {request: requestOf("CREATE", vs, objectOf("v9", vs, "", goodSpec), ""), refused: []string{`apiVersion: "networking.istio.io/v9" is not a version`}},
-		"unknown field":         {request: requestOf("CREATE", vs, objectOf("v1", vs, "", `{"host": []}`), ""), refused: []string{`spec.host: unknown field "host"`, "did you mean"}},
-		"key twice":             {request: requestOf("CREATE", vs, objectOf("v1", vs, "", `{"hosts": ["a.b"], "hosts": ["a.c"]}`), ""), refused: []string{"spec.hosts", "twice"}},
+		"kind not supported": {request: strings.ReplaceAll(requestOf("CREATE", "WasmPlugin", objectOf("v1alpha1", "WasmPlugin", "", "{}"), ""), "networking", "extensions"),
+			refused: []string{"WasmPlugin is not supported yet"}},
+		"unknown version": {request: requestOf("CREATE", vs, objectOf("v9", vs, "", goodSpec), ""), refused: []string{`apiVersion: "networking.istio.io/v9" is not a version`}},
+		"unknown field":   {request: requestOf("CREATE", vs, objectOf("v1", vs, "", `{"host": []}`), ""), refused: []string{`spec.host: unknown field "host"`, "did you mean"}},
+		"key twice":       {request: requestOf("CREATE", vs, objectOf("v1", vs, "", `{"hosts": ["a.b"], "hosts": ["a.c"]}`), ""), refused: []string{"spec.hosts", "twice"}},
 		// As API servers send it: the kind is that of the object, which is another than that of the
 		// resource.
 		"scale":           {request: announced(requestOf("UPDATE", "Scale", `{"apiVersion": "autoscaling/v1", "kind": "Scale"}`, `, "subResource": "scale"`), "autoscaling")},

@@ -149,6 +149,17 @@ func (m metadata) text(name string) string { return textOf(m[name]) }
 
 func (m metadata) fields(name string) metadata { return m[name].GetStructValue().GetFields() }
 
+// texts are the texts of the metadata, sorted by key.
+func (m metadata) texts() (out []push.Label) {
+	for k, v := range m {
+		if text := v.GetStringValue(); text != "" {
+			out = append(out, push.Label{Key: shared(k), Value: shared(text)})
+		}
+	}
+	slices.SortFunc(out, func(a, b push.Label) int { return strings.Compare(a.Key, b.Key) })
+	return out
+}
+
 func textOf(v *structpb.Value) string {
 	switch v := v.AsInterface().(type) {
 	case string:
@@ -182,6 +193,7 @@ func (ns *nodes) readMetadata(p *proxy, m metadata) error {
 	}
 	slices.SortFunc(labels, func(a, b push.Label) int { return strings.Compare(a.Key, b.Key) })
 	p.Labels = ns.labels.Of(labels)
+	p.Metadata = ns.labels.Of(m.texts())
 	switch mode := m.text("INTERCEPTION_MODE"); mode {
 	case "", "REDIRECT":
 		p.Interception = push.Redirect

@@ -149,10 +149,10 @@ func (st *stream) prefix() string {
 func (st *stream) noteRejection(t *ads.Subscription, message string) {
 	name := short(t.Kind().TypeURL)
 	st.server.metrics.rejects.WithLabelValues(name).Inc()
-	var names []string
+	var names, patches []string
 	for _, r := range t.Rejected() {
-		names = append(names, r.Name)
+		names, patches = append(names, r.Name), append(patches, r.Patches...)
 	}
 	st.server.peerLog.Log(hclog.Warn, st.logKey()+" "+name, "proxy rejected resources", "proxy", st.proxy.ID,
-		"type", name, "rejected", names, "error", message)
+		"type", name, "rejected", names, "patches", patches, "error", message)
 }

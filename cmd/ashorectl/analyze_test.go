@@ -92,6 +92,26 @@ func TestAnalyze(t *testing.T) {
 			}
 		})
 	}
+	settings := filepath.Join(t.TempDir(), "ashored.yaml")
+	write := func(name, text string) {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(settings, "state: /x\nmesh:\n  extensionProviders: [{name: files, envoyFileAccessLog: {path: /x}}]\n")
+	for provider, want := range map[string]string{"files": "nothing found", "flies": `WARNING [IST0101] `} {
+		file := filepath.Join(t.TempDir(), "t.yaml")
+		write(file, "apiVersion: telemetry.istio.io/v1\nkind: Telemetry\nmetadata: {name: t, namespace: shop}\n"+
+			"spec: {accessLogging: [{providers: [{name: "+provider+"}]}]}\n")
+		if _, out, errOut := result(t, "analyze", "-f", file, "--settings", settings); !strings.Contains(out, want) ||
+			strings.Contains(out, "unless") {
+			t.Errorf("provider %s with settings: %s%s, want %s", provider, out, errOut, want)
+		}
+	}
+	write(settings, "mesh: {extensionProviders: 7}\n")
+	if code, _, errOut := result(t, "analyze", "-f", settings, "--settings", settings); code != 2 || !strings.Contains(errOut, "--settings: ") {
+		t.Errorf("wrong settings: exit code %d, %q", code, errOut)
+	}
 	if code, _, errOut := result(t, "analyze"); code != 2 || !strings.Contains(errOut, "-f") {
 		t.Errorf("without files: exit code %d, %q", code, errOut)
 	}

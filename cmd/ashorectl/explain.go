@@ -14,7 +14,21 @@ import (
 )
 
 func (t *tool) explainGroup() *cobra.Command {
-	return group("explain", "Explain what happens to requests", t.explainRequestCommand(), t.explainFlagsCommand())
+	cmd := group("explain", "Explain a kind or a field, where a request goes, and response flags",
+		t.explainRequestCommand(), t.explainFlagsCommand())
+	cmd.Use = "explain KIND[.FIELD...]"
+	cmd.Example = `  ashorectl explain virtualservice
+  ashorectl explain vs.http.retries
+  ashorectl explain request web-1.shop api.shop.svc.cluster.local`
+	cmd.Args = cobra.MaximumNArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		return t.explainKind(cmd, args[0])
+	}
+	cmd.ValidArgsFunction = words(kinds()...)
+	return cmd
 }
 
 // explainedRequest is what happens to a request.

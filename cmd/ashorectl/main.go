@@ -15,8 +15,17 @@ import (
 // Exit codes. Source: docs/ashorectl.md.
 const (
 	exitFailed = 1 // the command failed, or what it reports has errors
-	exitUsage  = 2 // the command line is invalid
+	exitUsage  = 2 // the command line is invalid; "diff" failed
 )
+
+// codedError is an error with an exit code of its own.
+type codedError struct {
+	code int
+	err  error
+}
+
+func (e *codedError) Error() string { return e.err.Error() }
+func (e *codedError) Unwrap() error { return e.err }
 
 // errFound means that the command worked and has printed errors of the configuration.
 var errFound = errors.New("errors were found")
@@ -35,6 +44,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	cmd.SetErr(errOut)
 	err := cmd.ExecuteContext(ctx)
 	var usage *usageError
+	var coded *codedError
 	switch {
 	case err == nil:
 		return 0
@@ -43,6 +53,9 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	case errors.As(err, &usage):
 		printError(errOut, fmt.Sprintf("%v\nSee \"%s --help\".", err, usage.command))
 		return exitUsage
+	case errors.As(err, &coded):
+		printError(errOut, err.Error())
+		return coded.code
 	default:
 		printError(errOut, err.Error())
 		return exitFailed

@@ -42,11 +42,11 @@ func (f *fake) Status() admin.Status {
 			Endpoints: 7, Errors: 1},
 		Proxies: []admin.ProxyStatus{
 			{ID: "api-1.shop", Kind: "sidecar", Namespace: "shop", Peer: "10.0.0.2:4", Connected: now.Add(-time.Hour), Delta: true,
-				Types: []admin.TypeStatus{{Type: "lds", Latest: true, Resources: 2, AcknowledgedAt: now},
-					{Type: "cds", Resources: 5, InFlight: 1}, {Type: "rds", Resources: 3}}},
+				Types: []admin.TypeStatus{{Type: "lds", State: "SYNCED", Latest: true, Resources: 2, AcknowledgedAt: now},
+					{Type: "cds", State: "STALE", Resources: 5, InFlight: 1}, {Type: "rds", State: "NOT_SENT", Resources: 3}}},
 			{ID: "web-1.shop", Kind: "sidecar", Namespace: "shop", Peer: "10.0.0.1:4", Connected: now.Add(-72 * time.Hour),
-				Types: []admin.TypeStatus{{Type: "cds", Everything: true, Resources: 1, Latest: true, AcknowledgedAt: now.Add(-5 * time.Second)},
-					{Type: "eds", Latest: true}, {Type: "lds", Resources: 2, Subscribed: 3, Latest: true, Rejections: 2,
+				Types: []admin.TypeStatus{{Type: "cds", State: "SYNCED", Everything: true, Resources: 1, Latest: true, AcknowledgedAt: now.Add(-5 * time.Second)},
+					{Type: "eds", State: "SYNCED", Latest: true}, {Type: "lds", State: "ERROR", Resources: 2, Subscribed: 3, Latest: true, Rejections: 2,
 						Rejected: []admin.Rejection{{Time: now.Add(-5 * time.Second), Resource: "0.0.0.0_80",
 							Error: "unknown filter"}}}}},
 		},
@@ -72,14 +72,6 @@ func (f *fake) Objects(_ context.Context, q admin.ObjectQuery) ([]admin.Object, 
 		Spec:     json.RawMessage(`{"hosts":["web"],"http":[{"name":"123"}]}`), Origin: admin.Origin{File: "web.yaml",
 			Line: 4}}
 	return []admin.Object{o}, nil
-}
-
-func (*fake) Dump(_ context.Context, q admin.DumpRequest) (admin.Dump, error) {
-	if q.Proxy != "web-1.shop" {
-		return admin.Dump{}, admin.NewError(admin.ErrNotFound, "no proxy %s", q.Proxy)
-	}
-	return admin.Dump{Proxy: q.Proxy, Types: []admin.DumpType{{Type: "cds", TypeURL: "t", Resources: []admin.DumpResource{
-		{Name: "a", Version: "1", Bytes: 9, Body: json.RawMessage(`{"name":"a"}`)}, {Name: "b", Version: "2", Bytes: 8, Body: json.RawMessage(`{"name":"b"}`)}}}}}, nil
 }
 
 // shortDir is a folder whose path fits into a socket's address.
@@ -109,6 +101,7 @@ func (f *fake) routes() []admin.Route {
 		admin.Handle(admin.CallProblems, admin.Viewer, always(f.Problems)),
 		admin.Handle(admin.CallObjects, admin.Viewer, f.Objects),
 		admin.Handle(admin.CallDump, admin.Operator, f.Dump),
+		admin.Handle(admin.CallDescribe, admin.Viewer, f.Describe),
 		admin.Handle(admin.CallExplain, admin.Viewer, f.Explain),
 		admin.Handle(admin.CallHistory, admin.Viewer, f.History),
 		admin.Handle(admin.CallWrite, admin.Operator, f.Write),
@@ -175,9 +168,9 @@ func TestCommands(t *testing.T) {
 file:/old: an older version of 2 parts is active: see "ashorectl problems"
 store: it has not been read yet
 
-PROXY       KIND     PEER        CONNECTED  AGENT  ENVOY  CDS     EDS  LDS             RDS
-api-1.shop  sidecar  10.0.0.2:4  1h         -      -      5 sent  -    2               3 behind
-web-1.shop  sidecar  10.0.0.1:4  3d         -      -      1       0    2 (1 rejected)  -
+NAME        KIND     CDS     LDS     EDS     RDS       PEER        CONNECTED  AGENT  ENVOY
+api-1.shop  sidecar  STALE   SYNCED  -       NOT SENT  10.0.0.2:4  1h         -      -
+web-1.shop  sidecar  SYNCED  ERROR   SYNCED  -         10.0.0.1:4  3d         -      -
 
 web-1.shop rejected lds 0.0.0.0_80 5s ago:
   unknown filter
@@ -197,18 +190,6 @@ spec:
     - web
   http:
     - name: "123"
-`},
-		{"proxy-config", "proxy-config all web-1.shop", 0, "TYPE  NAME  VERSION  BYTES\ncds   a     1        9\ncds   b     2        8\n\nUse -o yaml to see the content.\n"},
-		{"proxy-config of one", "pc cluster web-1.shop --name b -o yaml", 0, `proxy: web-1.shop
-types:
-  - resources:
-      - body:
-          name: b
-        bytes: 8
-        name: b
-        version: "2"
-    type: cds
-    typeUrl: t
 `},
 		{"describe", "describe vs shop/web", 0, `apiVersion: networking.istio.io/v1
 kind: VirtualService
@@ -244,9 +225,9 @@ func TestStatusOfOne(t *testing.T) {
 	t.Parallel()
 	_, out, _ := result(t, "proxy-status", "web-1.shop", "--socket", serve(t, &fake{}))
 	for _, want := range []string{"state of the world",
-		"TYPE  SUBSCRIBED  RESOURCES  ACKNOWLEDGED  STATE\n" +
-			"cds   all         1          5s ago        latest\neds   0           0          -             latest\n" +
-			"lds   3           2          -             (1 rejected)", "web-1.shop rejected lds 0.0.0.0_80 5s ago:\n  unknown filter"} {
+		"TYPE  SUBSCRIBED  RESOURCES  ACKNOWLEDGED  REJECTED  STATE\n" +
+			"cds   all         1          5s ago        0         SYNCED\neds   0           0          -             0         SYNCED\n" +
+			"lds   3           2          -             1         ERROR", "web-1.shop rejected lds 0.0.0.0_80 5s ago:\n  unknown filter"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
@@ -265,7 +246,17 @@ func TestMistakes(t *testing.T) {
 		{"frobnicate", 2, `unknown command "frobnicate"`},
 		{"problem", 2, `unknown command "problem" for "ashorectl": did you mean "problems"?`},
 		{"ca shw", 2, `unknown command "shw" for "ashorectl ca": did you mean "show"?`},
-		{"diff -f a.yaml", 2, `"apply -f FILE --dry-run" shows what a file would change`},
+		{"rollout history", 2, `unknown command "rollout" for "ashorectl": did you mean "history" or "rollback"?`},
+		{"create -f a.yaml", 2, `did you mean "apply"?`},
+		{"kubectl get vs", 2, `unknown command "kubectl" for "ashorectl": leave the word out, and write what follows it`},
+		{"diff -f /does/not/exist", 2, "/does/not/exist: no such file or directory"},
+		{"explain vs.http.retriez", 2, `spec.http has no field "retriez": did you mean "retries"?`},
+		{"explain vs.hosts.x", 2, "spec.hosts has no fields"},
+		{"explain pod", 2, `unknown kind "pod"`},
+		{"explain vs --frob", 2, "unknown flag: --frob"},
+		{"describe service nobody.example", 1, "no service nobody.example"},
+		{"proxy-config cluster web-1.shop --address 10.0.0.1", 2, "--address is not for cluster, which has --fqdn, --port"},
+		{"proxy-config log nobody", 1, `no Envoy of nobody answers on this machine, and only Envoy itself knows this: on its machine run "ashore-agent proxy-log"`},
 		{"explain request web-1.shop x:y", 2, "x:y: want HOST or HOST:PORT"},
 		{"explain request web-1.shop x --path y", 2, "--path y: want a path that begins with /"},
 		{"ca frobnicate", 2, `unknown command "frobnicate" for "ashorectl ca"`},
@@ -280,7 +271,7 @@ func TestMistakes(t *testing.T) {
 		{"get", 2, "accepts between 1 and 2 arg(s), received 0: want ashorectl get KIND [NAME]"},
 		{"get vs a/b -n c", 2, `namespace "a" in the name, and "c" in -n`},
 		{"get nonsense", 2, `unknown kind "nonsense"`},
-		{"proxy-config xyz web-1.shop", 2, `unknown type "xyz": want cluster, endpoint, listener, route, secret, `},
+		{"proxy-config xyz web-1.shop", 2, `unknown type "xyz": want all, cluster, listener, route, endpoint, secret, ecds, `},
 		{"join-token create", 2, "--group is missing"},
 		{"join-token create --group a/b c", 2, `unexpected argument "c": write flags of "ashore-agent join" after "--"`},
 		{"validate", 2, "name at least one file or folder with -f"},
@@ -289,7 +280,7 @@ func TestMistakes(t *testing.T) {
 		{"join-token revoke gone", 1, "no token gone"},
 		{"proxy-status nobody", 1, `no proxy "nobody" is connected`},
 		{"proxy-config all nobody", 1, "no proxy nobody"},
-		{"proxy-config all web-1.shop --name zz", 1, `has no resource "zz"`},
+		{"proxy-config all web-1.shop --name zz", 1, "web-1.shop has no such resource: without filters all are listed"},
 		{"status --socket /does/not/exist.sock", 1, "ashored is not running: nothing listens at the admin socket /does/not/exist.sock"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
@@ -375,7 +366,9 @@ func TestCompletion(t *testing.T) {
 		"__complete get vs --socket " + socket + " ":         "shop/web\n",
 		"__complete get vs -n shop --socket " + socket + " ": "web\n",
 		"__complete get vs web --socket " + socket + " ":     ":4\n",
-		"__complete pc ": "cluster\nendpoint\n",
+		"__complete pc ":       "all\ncluster\nlistener\n",
+		"__complete explain ":  "virtualservice\n",
+		"__complete describe ": "service\nworkload\n",
 		"__complete status --socket " + socket + "/none -o ": "table\nwide\njson\nyaml\n",
 	} {
 		if _, out, _ := result(t, strings.Split(args, " ")...); !strings.Contains(out, want) {

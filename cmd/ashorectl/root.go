@@ -37,9 +37,9 @@ func newRoot() *cobra.Command {
 		"admin socket of ashored (default: of a development run in this folder or above, else "+defaultSocket+")")
 	root.PersistentFlags().DurationVar(&t.timeout, "timeout", time.Minute, "how long to wait for ashored; 0: no limit")
 	root.PersistentFlags().StringVarP(&t.output, "output", "o", tableFormat,
-		"table, json or yaml; \"get\" has wide and name, too")
+		"table, json or yaml; \"get\" has wide and name, \"proxy-config\" has short")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
+		if args := cmd.Flags().Args(); cmd.HasSubCommands() && cmd.ValidArgsFunction == nil && len(args) > 0 {
 			return unknownCommand(cmd, args[0]) // whose flags are not known
 		}
 		return usage(cmd, err)
@@ -52,8 +52,8 @@ func newRoot() *cobra.Command {
 		t.sourcesCommand(), t.problemsCommand(), t.getCommand(), t.describeCommand(), t.explainGroup(),
 		t.topCommand(), t.authzCommand(),
 		t.auditCommand())
-	addGroup(root, "configure", "Configure:", t.validateCommand(), t.analyzeCommand(), t.applyCommand(),
-		t.deleteCommand(), t.historyCommand(), t.rollbackCommand(), t.vipCommand())
+	addGroup(root, "configure", "Configure:", t.validateCommand(), t.analyzeCommand(), t.diffCommand(),
+		t.applyCommand(), t.editCommand(), t.deleteCommand(), t.historyCommand(), t.rollbackCommand(), t.vipCommand())
 	addGroup(root, "identity", "Identity:", t.joinTokenCommand(), t.workloadCommand(), t.caCommand())
 	addGroup(root, "control", "Control plane:", t.adminCommand())
 	addGroup(root, "help", "Help:", t.versionCommand())
@@ -61,13 +61,39 @@ func newRoot() *cobra.Command {
 	root.SetCompletionCommandGroupID("help")
 	root.InitDefaultCompletionCmd()
 	checkArguments(root)
+	for _, c := range root.Commands() {
+		c.SuggestFor = foreignWords()[c.Name()]
+	}
 	return root
+}
+
+// foreignWords are the words of istioctl and kubectl for each of our commands.
+func foreignWords() map[string][]string {
+	return map[string][]string{
+		"admin":        {"log", "logs"},
+		"apply":        {"create", "replace", "set"},
+		"authz":        {"authn", "auth"},
+		"describe":     {"service", "pod"},
+		"edit":         {"patch", "label", "annotate"},
+		"get":          {"services", "endpoints", "list", "ls"},
+		"history":      {"rollout"},
+		"join-token":   {"kube-inject", "check-inject", "create-remote-secret", "token"},
+		"proxy-config": {"internal-debug", "ztunnel-config", "envoy-stats"},
+		"proxy-status": {"remote-clusters", "proxies"},
+		"rollback":     {"rollout", "undo", "revert"},
+		"status":       {"verify-install", "info"},
+		"top":          {"metrics", "stats"},
+		"validate":     {"lint", "check"},
+		"analyze":      {"precheck"},
+	}
 }
 
 func (t *tool) checkFlags(cmd *cobra.Command, _ []string) error {
 	switch {
 	case t.timeout < 0:
 		return usage(cmd, fmt.Errorf("--timeout %s: want 0 or more", t.timeout))
+	case t.output == "short" && cmd.Name() == "proxy-config": // as istioctl calls it
+		t.output = tableFormat
 	case !slices.Contains(formats(), t.output):
 		return usage(cmd, fmt.Errorf("-o %s: want table, wide, json, yaml or name", t.output))
 	case (t.output == wideFormat || t.output == nameFormat) && cmd.Name() != "get":
@@ -133,8 +159,8 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	if similar := cmd.SuggestionsFor(name); len(similar) > 0 {
 		text += `: did you mean "` + strings.Join(similar, `" or "`) + `"?`
 	}
-	if name == "diff" {
-		text += `: "apply -f FILE --dry-run" shows what a file would change, "history --diff" what was changed`
+	if slices.Contains([]string{"istioctl", "kubectl", "x", "experimental"}, name) {
+		text += ": leave the word out, and write what follows it"
 	}
 	return usage(cmd, errors.New(text))
 }

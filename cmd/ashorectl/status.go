@@ -34,7 +34,7 @@ func (t *tool) proxyStatusCommand() *cobra.Command {
 		Short:   "Show what proxies have acknowledged and rejected",
 		Example: `  ashorectl proxy-status
   ashorectl proxy-status web-1.shop
-  ashorectl ps -o json | jq '.[] | select(.types[].latest | not) | .id'`,
+  ashorectl ps -o json | jq -r '.[] | select(any(.types[]; .state != "SYNCED")) | .id'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := ask(t, cmd, admin.CallStatus, admin.None{})
@@ -102,56 +102,40 @@ func proxiesText(all []admin.ProxyStatus) string {
 	return sections(texts...)
 }
 
+// proxyTable has the columns of istioctl's proxy-status, as far as they mean something here.
 func proxyTable(list []admin.ProxyStatus) string {
 	types := typeColumns(list)
-	header := []string{"PROXY", "KIND", "PEER", "CONNECTED", "AGENT", "ENVOY"}
+	header := []string{"NAME", "KIND"}
 	for _, typ := range types {
 		header = append(header, strings.ToUpper(typ))
 	}
-	tb := newTable(header...)
+	tb := newTable(append(header, "PEER", "CONNECTED", "AGENT", "ENVOY")...)
 	for _, p := range list {
-		row := []any{p.ID, p.Kind, p.Peer, age(p.Connected), p.Agent, p.Envoy}
+		row := []any{p.ID, p.Kind}
 		for _, typ := range types {
 			cell := ""
-			if i := typeIndex(p, typ); i >= 0 {
-				cell = strings.TrimSuffix(fmt.Sprint(p.Types[i].Resources, " ", state(p.Types[i])), " latest")
+			if i := slices.IndexFunc(p.Types, func(t admin.TypeStatus) bool { return t.Type == typ }); i >= 0 {
+				cell = state(p.Types[i])
 			}
 			row = append(row, cell)
 		}
-		tb.add(row...)
+		tb.add(append(row, p.Peer, age(p.Connected), p.Agent, p.Envoy)...)
 	}
 	return tb.String()
 }
 
-// typeColumns returns the xDS types that any proxy subscribes to.
+// typeColumns returns the xDS types that any proxy subscribes to, in istioctl's order.
 func typeColumns(list []admin.ProxyStatus) []string {
-	var out []string
-	for _, typ := range configTypes() {
-		subscribed := func(p admin.ProxyStatus) bool { return typeIndex(p, typ[1]) >= 0 }
-		if slices.ContainsFunc(list, subscribed) {
-			out = append(out, typ[1])
-		}
-	}
-	return out
+	known := []string{"cds", "lds", "eds", "rds", "ecds", "sds", "nds", "pcds", "probe"}
+	return slices.DeleteFunc(known, func(typ string) bool {
+		return !slices.ContainsFunc(list, func(p admin.ProxyStatus) bool {
+			return slices.ContainsFunc(p.Types, func(t admin.TypeStatus) bool { return t.Type == typ })
+		})
+	})
 }
 
-func typeIndex(p admin.ProxyStatus, typ string) int {
-	return slices.IndexFunc(p.Types, func(t admin.TypeStatus) bool { return t.Type == typ })
-}
-
-// state returns the state of a type: what docs/ashorectl.md lists.
-func state(t admin.TypeStatus) string {
-	switch {
-	case len(t.Rejected) > 0:
-		return fmt.Sprintf("(%d rejected)", len(t.Rejected))
-	case t.Latest:
-		return "latest"
-	case t.InFlight > 0:
-		return "sent"
-	default:
-		return "behind"
-	}
-}
+// state returns the state of a type in istioctl's words.
+func state(t admin.TypeStatus) string { return strings.ReplaceAll(t.State, "_", " ") }
 
 // proxyText shows one proxy, type by type.
 func proxyText(p admin.ProxyStatus) string {
@@ -171,13 +155,13 @@ func proxyText(p admin.ProxyStatus) string {
 	}
 	head := fmt.Sprintf("%s: %s at %s, connected since %s (%s), %s\n%s\n", p.ID, role, p.Peer, local(p.Connected),
 		when(p.Connected), protocol, identity)
-	tb := newTable("TYPE", "SUBSCRIBED", "RESOURCES", "ACKNOWLEDGED", "STATE")
+	tb := newTable("TYPE", "SUBSCRIBED", "RESOURCES", "ACKNOWLEDGED", "REJECTED", "STATE")
 	for _, t := range p.Types {
 		subscribed := fmt.Sprint(t.Subscribed)
 		if t.Everything {
 			subscribed = "all"
 		}
-		tb.add(t.Type, subscribed, t.Resources, when(t.AcknowledgedAt), state(t))
+		tb.add(t.Type, subscribed, t.Resources, when(t.AcknowledgedAt), len(t.Rejected), state(t))
 	}
 	return sections(head, tb.String(), rejectionsText(p))
 }

@@ -36,9 +36,9 @@ func testReaders(t *testing.T) {
 	refused := admin.TypeStatus{Objects: "ServiceEntry", Resources: 9, Latest: true,
 		Rejected: []admin.Rejection{{Time: now.Add(-5 * time.Second), Resource: "shop/web", Error: "hosts: missing"}}}
 	proxy := admin.ProxyStatus{ID: "web-1.shop", Kind: "sidecar", Peer: "10.0.0.1:4", Agent: "v0.3.0", Envoy: "1.40.0",
-		Connected: now.Add(-time.Hour), Types: []admin.TypeStatus{{Type: "cds", Resources: 3, Latest: true}}}
-	const proxies = "PROXY       KIND     PEER        CONNECTED  AGENT   ENVOY   CDS\n" +
-		"web-1.shop  sidecar  10.0.0.1:4  1h         v0.3.0  1.40.0  3\n"
+		Connected: now.Add(-time.Hour), Types: []admin.TypeStatus{{Type: "cds", Resources: 3, State: "SYNCED"}}}
+	const proxies = "NAME        KIND     CDS     PEER        CONNECTED  AGENT   ENVOY\n" +
+		"web-1.shop  sidecar  SYNCED  10.0.0.1:4  1h         v0.3.0  1.40.0\n"
 	for name, tc := range map[string]struct {
 		all  []admin.ProxyStatus
 		want string
@@ -46,7 +46,7 @@ func testReaders(t *testing.T) {
 		"none":   {[]admin.ProxyStatus{proxy}, proxies},
 		"nobody": {nil, "no proxy is connected\n"},
 		"a rejection": {[]admin.ProxyStatus{proxy, readerOf("c", now, refused)},
-			proxies + "c           reader   10.0.0.9:4  0s         -       -       -\n" +
+			proxies + "c           reader   -       10.0.0.9:4  0s         -       -\n" +
 				"\nc rejected ServiceEntry shop/web 5s ago:\n  hosts: missing\n"},
 	} {
 		if diff := cmp.Diff(tc.want, proxiesText(tc.all)); diff != "" {

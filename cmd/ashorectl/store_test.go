@@ -34,7 +34,7 @@ func (*fake) stored(q admin.ObjectQuery) ([]admin.Object, error) {
 func (f *fake) Preview(ctx context.Context, w admin.StoreWrite) (admin.Written, error) {
 	out, err := f.Write(ctx, w)
 	out.Preview = true
-	if w.Action == admin.Apply {
+	if w.Action == admin.Apply && out.Changes[0].Action != admin.Unchanged {
 		out.Changes[0].Difference = "--- a\n+++ b\n"
 	}
 	return out, err
@@ -62,6 +62,9 @@ func (*fake) apply(ctx context.Context, p []admin.Piece) (admin.Written, error) 
 	se := admin.Ref{Kind: "ServiceEntry", Namespace: "shop", Name: "web"}
 	w := admin.Written{Revision: "41",
 		Changes: []admin.ObjectChange{{Ref: se, Action: admin.Changed, Note: "a.yaml:1 defines it too"}}}
+	if strings.Contains(string(p[0].Data), "refuse:") {
+		files[0] = "bad.yaml"
+	}
 	switch files[0] {
 	case "bad.yaml":
 		return w, &admin.Refusal{Text: "1 error: nothing was written", Is: admin.ErrInvalid,

@@ -1,18 +1,22 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/ashore-mesh/ashore/analyze"
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/filestore"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/strictyaml"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry/entry"
+	_ "github.com/ashore-mesh/ashore/xds/envoytypes" // for the values of EnvoyFilters
 )
 
 func (t *tool) validateCommand() *cobra.Command {
@@ -25,21 +29,57 @@ func (t *tool) validateCommand() *cobra.Command {
 }
 
 func (t *tool) analyzeCommand() *cobra.Command {
+	var settings string
 	cmd := offlineCommand("analyze", func(cmd *cobra.Command, files int, all filestore.Together) error {
-		in, problems := offlineInputs(all.Objects)
+		mesh := &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}
+		if settings != "" {
+			var err error
+			if mesh, err = meshOf(settings); err != nil {
+				return usage(cmd, fmt.Errorf("--settings: %w", err))
+			}
+		}
+		in, problems := offlineInputs(mesh, all.Objects)
 		findings := []analyze.Finding{}
 		for _, p := range append(all.Problems, problems...) {
 			findings = append(findings, analyze.Invalid(p))
 		}
-		mesh := push.Build(nil, in)
-		references := analyze.Offline(append(analyze.Run(cmd.Context(), mesh),
-			analyze.UnknownPrincipals(cmd.Context(), mesh, nil)...))
+		built := push.Build(nil, in)
+		references := analyze.Offline(append(analyze.Run(cmd.Context(), built),
+			analyze.UnknownPrincipals(cmd.Context(), built, nil)...), settings != "")
 		setFieldLines(references)
 		return t.reportFindings(cmd, append(findings, references...), fmt.Sprintf("%s in %s: nothing found",
 			count(len(all.Objects), "object"), count(files, "file")))
 	})
 	cmd.Short = "Validate configuration files and the references between objects, without ashored"
+	cmd.Flags().StringVar(&settings, "settings", "", "settings `file` of ashored, for its mesh and domain")
+	must(cmd.MarkFlagFilename("settings", "yaml", "yml"))
 	return cmd
+}
+
+// meshOf reads the mesh-wide settings of a settings file. Other settings are not checked.
+func meshOf(file string) (*push.Mesh, error) {
+	data, err := strictyaml.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	s := struct {
+		Mesh   yaml.Node
+		Domain string
+	}{Domain: "cluster.local"}
+	if err := yaml.Unmarshal(data, &s); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	section := &s.Mesh
+	if section.IsZero() {
+		section = nil
+	}
+	parsed, problems := config.ParseMesh(file, section)
+	for _, p := range problems {
+		if p.IsError() {
+			return nil, errors.New(p.String())
+		}
+	}
+	return &push.Mesh{Config: parsed, Domain: s.Domain}, nil
 }
 
 // offlineCommand returns a command that checks what files define.
@@ -67,10 +107,9 @@ func offlineCommand(name string,
 	return cmd
 }
 
-// offlineInputs returns a mesh of default settings with these objects and the services that they
-// declare.
-func offlineInputs(objects []*config.Object) (push.Inputs, []config.Problem) {
-	in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
+// offlineInputs returns a mesh with these objects and the services that they declare.
+func offlineInputs(mesh *push.Mesh, objects []*config.Object) (push.Inputs, []config.Problem) {
+	in := push.Inputs{Mesh: mesh}
 	var problems []config.Problem
 	for _, o := range objects {
 		in.Objects = in.Objects.With(o.Key, o)

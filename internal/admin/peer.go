@@ -53,6 +53,20 @@ func Actor(ctx context.Context) string {
 	return peerOf(ctx).String()
 }
 
+// roleKey is the context key of WithRole.
+type roleKey struct{}
+
+// WithRole returns a context whose RoleOf is role.
+func WithRole(ctx context.Context, role Role) context.Context {
+	return context.WithValue(ctx, roleKey{}, role)
+}
+
+// RoleOf returns the role of who sent the request with that context; Nobody if it is not known.
+func RoleOf(ctx context.Context) Role {
+	role, _ := ctx.Value(roleKey{}).(Role)
+	return role
+}
+
 // peerOf returns who sent the request with that context.
 func peerOf(ctx context.Context) Peer {
 	if p, ok := ctx.Value(peerKey{}).(peerAddr); ok {

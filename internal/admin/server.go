@@ -125,13 +125,14 @@ func (s *server) handler() http.Handler {
 func (s *server) guard(role Role, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		p := peerOf(r.Context())
-		if has := s.Role(p); has < role {
+		has := s.Role(p)
+		if has < role {
 			s.recordRefusal(r, p, fmt.Sprintf("needs the role %s, has %s", role, has))
 			s.respond(w, nil, NewError(ErrForbidden, "%s may not do that: it needs the role %s, and theirs is %s "+
 				"(setting admin.roles)", p, role, has))
 			return
 		}
-		next(w, r)
+		next(w, r.WithContext(WithRole(r.Context(), has)))
 	}
 }
 

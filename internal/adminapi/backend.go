@@ -168,9 +168,9 @@ func counts(c *push.Context) admin.ConfigStatus {
 // Objects returns active objects, or those of the store. Errors: admin.ErrInvalid for the kind,
 // admin.ErrNotFound for one name.
 func (a *API) Objects(ctx context.Context, q admin.ObjectQuery) ([]admin.Object, error) {
-	info, err := kindNamed(q.Kind)
+	info, err := config.KindNamed(q.Kind)
 	if err != nil {
-		return nil, err
+		return nil, admin.NewError(admin.ErrInvalid, "%v", err)
 	}
 	var list []*config.Object
 	if q.Store {

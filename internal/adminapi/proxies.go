@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/prototext"
@@ -68,8 +69,11 @@ func typeStatus(t xds.TypeStatus) admin.TypeStatus {
 		out.Subscribed = t.Subscribed
 	}
 	for _, r := range t.Rejected {
-		out.Rejected = append(out.Rejected, admin.Rejection{Time: r.At, Resource: r.Name, Version: r.Version,
-			Error: r.Message})
+		text := r.Message
+		if len(r.Patches) > 0 {
+			text = "changed by " + strings.Join(r.Patches, ", ") + ": " + text
+		}
+		out.Rejected = append(out.Rejected, admin.Rejection{Time: r.At, Resource: r.Name, Version: r.Version, Error: text})
 	}
 	if t.Rejection != nil && len(out.Rejected) == 0 { // the culprit is not found yet
 		out.Rejected = []admin.Rejection{{Error: t.Rejection.Message}}

@@ -46,9 +46,9 @@ func (a *API) definedAt(key config.Key) string {
 
 // keyOf is the object that is meant by a name. Errors: admin.ErrInvalid.
 func keyOf(r admin.Ref) (config.Key, error) {
-	info, err := kindNamed(r.Kind)
+	info, err := config.KindNamed(r.Kind)
 	if err != nil {
-		return config.Key{}, err
+		return config.Key{}, admin.NewError(admin.ErrInvalid, "%v", err)
 	}
 	if r.Namespace == "" || r.Name == "" {
 		return config.Key{}, admin.NewError(admin.ErrInvalid, "%s %q: want a namespace and a name", info.Kind,

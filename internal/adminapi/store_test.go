@@ -206,7 +206,7 @@ func testStoreRefuses(t *testing.T, newStoreBench newBench) {
 		"one key in two files":  {[]admin.Piece{serviceFile("web"), {File: "w.yaml", Data: serviceFile("web").Data}}, "w.yaml:1: ServiceEntry shop/web: web.yaml:1 defines it too and takes precedence"},
 		"one key in one file":   {[]admin.Piece{{File: "w.yaml", Data: slices.Concat(serviceFile("web").Data, []byte("---\n"), serviceFile("web").Data)}}, "line 1 of the same file defines it too"},
 		"a field that is wrong": {[]admin.Piece{serviceFile("web"), with(serviceFile("api"), "number: 80", "number: 80000")}, "spec.ports[0]"},
-		"not supported yet":     {[]admin.Piece{serviceFile("web"), {File: "f.yaml", Data: []byte("apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nmetadata: {name: a, namespace: shop}\nspec: {}\n")}}, "not supported yet"},
+		"not supported yet":     {[]admin.Piece{serviceFile("web"), {File: "f.yaml", Data: []byte("apiVersion: extensions.istio.io/v1alpha1\nkind: WasmPlugin\nmetadata: {name: a, namespace: shop}\nspec: {}\n")}}, "not supported yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

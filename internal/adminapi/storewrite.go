@@ -104,6 +104,9 @@ func (a *API) Write(ctx context.Context, w admin.StoreWrite) (admin.Written, err
 		err = a.plan(ctx, p)
 	}
 	changes := p.changes()
+	if err == nil {
+		err = mayWrite(ctx, changes)
+	}
 	if err == nil && len(changes) > 0 {
 		var revision string
 		if revision, err = a.Store.Apply(ctx, changes, p.author()); err == nil {
@@ -116,6 +119,17 @@ func (a *API) Write(ctx context.Context, w admin.StoreWrite) (admin.Written, err
 		return admin.Written{}, err
 	}
 	return written(ctx, p, false)
+}
+
+// mayWrite refuses changes of EnvoyFilters to others than admins: a patch can remove any protection.
+func mayWrite(ctx context.Context, changes []config.Change) error {
+	for _, c := range changes {
+		if c.Key.Kind == config.EnvoyFilter && admin.RoleOf(ctx) < admin.Admin {
+			return admin.NewError(admin.ErrForbidden, "nothing was written: %s needs the role admin, because a patch can "+
+				"remove any protection (setting admin.roles)", c.Key)
+		}
+	}
+	return nil
 }
 
 // Preview returns what Write would do, with the differences. It uses the objects that this replica

@@ -36,12 +36,12 @@ func levels() []struct {
 		{60, []string{"internal/server"}},
 		{programs, []string{"internal/e2e/harness"}},
 		{0, []string{"internal/..."}},
-		{10, []string{"config", "config/storage", "registry", "xds/resource"}},
+		{10, []string{"config", "config/storage", "registry", "xds/resource", "xds/envoytypes"}},
 		{20, []string{"push", "xds/ads"}},
 		{30, []string{"analyze", "filestore", "filestore/bolt", "filestore/consul", "mcp", "registry/entry",
 			"registry/consul", "registry/shared", "registry/kube", "registry/vip", "ca/...", "agent/intercept", "agent/dns",
 			"agent/metrics", "agent/probe", "agent/relay", "agent/envoy", "xds/gen/envoy"}},
-		{31, []string{"xds/gen/destination", "xds/gen/workload", "xds/gen/access", "xds/gen/telemetry"}},
+		{31, []string{"xds/gen/destination", "xds/gen/workload", "xds/gen/access", "xds/gen/telemetry", "xds/gen/patch"}},
 		{32, []string{"xds/authz", "xds/gen/endpoint", "xds/gen/secret", "xds/gen/layout"}},
 		{33, []string{"xds/gen/cluster", "xds/gen/route", "xds/gen/listener", "xds/gen/agent"}},
 		{34, []string{"xds/gen"}},
@@ -59,7 +59,7 @@ type importFence struct {
 
 func importFences() []importFence {
 	return []importFence{
-		{"github.com/envoyproxy/go-control-plane", []string{"xds", "xds/ads", "xds/authz", "xds/gen/...", "agent/...", "mcp", "bench/..."}},
+		{"github.com/envoyproxy/go-control-plane", []string{"xds", "xds/ads", "xds/authz", "xds/envoytypes", "xds/gen/...", "agent/...", "mcp", "bench/..."}},
 		{"k8s.io/client-go", []string{"registry/kube", "webhook"}},
 		{"github.com/hashicorp/consul/api", []string{"registry/consul", "filestore/consul"}},
 		{"github.com/miekg/dns", []string{"agent/dns", "agent/intercept"}},

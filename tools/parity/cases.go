@@ -19,15 +19,29 @@ import (
 // unitTestCases runs Istio's unit tests of its validation and returns the objects that they validate,
 // in the order of the tests. dir is the folder of Istio's module.
 //
-// The tests run in a copy of Istio's package that records objects. go build's overlay places the copy
-// in this module, so that the module cache stays as it is.
+// The tests run in copies of Istio's packages that record objects. go build's overlay places the
+// copies in this module, so that the module cache stays as it is.
 func unitTestCases(dir string) ([]document, error) {
+	validation := filepath.Join(dir, "pkg", "config", "validation")
+	var out []document
+	for _, folder := range []string{validation, filepath.Join(validation, "agent")} {
+		documents, err := casesOf(folder)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, documents...)
+	}
+	return out, nil
+}
+
+// casesOf runs the tests of the package in a folder.
+func casesOf(folder string) ([]document, error) {
 	temporary, err := os.MkdirTemp("", "parity")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(temporary)
-	overlay, err := writeOverlay(temporary, filepath.Join(dir, "pkg", "config", "validation"))
+	overlay, err := writeOverlay(temporary, folder)
 	if err != nil {
 		return nil, fmt.Errorf("prepare Istio's unit tests: %w", err)
 	}
@@ -51,31 +65,19 @@ func unitTestCases(dir string) ([]document, error) {
 // copied is the folder of the copy of Istio's package; it exists in the overlay alone.
 const copied = "copied"
 
-// recorder is a file of the copy.
-const recorder = `package validation
-
+// recorder is added to a copy. Its package clause is in front.
+const recorder = `
 import (
 	"encoding/json"
 	"os"
 	"reflect"
 	"runtime"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 
 	"istio.io/istio/pkg/config"
 	"istio.io/istio/pkg/util/protomarshal"
 )
-
-// recordObjects returns f, which records what a test gives it.
-func recordObjects(name string, f ValidateFunc) ValidateFunc {
-	return func(c config.Config) (Warning, error) {
-		if pc, file, _, _ := runtime.Caller(1); strings.HasSuffix(file, "_test.go") {
-			write(pc, name, c.Spec, c.Meta)
-		}
-		return f(c)
-	}
-}
 
 // recordPart returns out. It records the argument of the function name, a part of an object.
 func recordPart[T any](name string, part any, out T) T {
@@ -107,6 +109,27 @@ func write(test uintptr, name string, value any, meta config.Meta) {
 }
 `
 
+// objectRecorder is added to the copy of the package of whole objects.
+const objectRecorder = `package validation
+
+import (
+	"runtime"
+	"strings"
+
+	"istio.io/istio/pkg/config"
+)
+
+// recordObjects returns f, which records what a test gives it.
+func recordObjects(name string, f ValidateFunc) ValidateFunc {
+	return func(c config.Config) (Warning, error) {
+		if pc, file, _, _ := runtime.Caller(1); strings.HasSuffix(file, "_test.go") {
+			write(pc, name, c.Spec, c.Meta)
+		}
+		return f(c)
+	}
+}
+`
+
 // parts are the functions of Istio that validate a part of an object, with the specification around it.
 var parts = map[string]struct{ kind, spec string }{
 	"validateServer": {"Gateway", `{"servers": [%s]}`},
@@ -125,6 +148,11 @@ var parts = map[string]struct{ kind, spec string }{
 	"validateTrafficPolicy":           {"DestinationRule", `{"host": "a.test", "trafficPolicy": %s}`},
 	"validateConnectionPool":          {"DestinationRule", `{"host": "a.test", "trafficPolicy": {"connectionPool": %s}}`},
 	"validateLoadBalancer":            {"DestinationRule", `{"host": "a.test", "trafficPolicy": {"loadBalancer": %s}}`},
+	"ValidateTLS":                     {"DestinationRule", `{"host": "a.test", "trafficPolicy": {"tls": %s}}`},
+	"ValidateLocalityLbSetting":       {"DestinationRule", `{"host": "a.test", "trafficPolicy": {"loadBalancer": {"localityLbSetting": %s}, "outlierDetection": {}}}`},
+	"ValidateZoneAwareLbSetting":      {"DestinationRule", `{"host": "a.test", "trafficPolicy": {"loadBalancer": {"zoneAwareLbSetting": %s}, "outlierDetection": {}}}`},
+	"ValidateMeshConfigProxyConfig":   {meshConfig, `{"defaultConfig": %s}`},
+	"validateConnectionSettings":      {meshConfig, `{"defaultConfig": {"connectionSettings": %s}}`},
 	"validateOutlierDetection":        {"DestinationRule", `{"host": "a.test", "trafficPolicy": {"outlierDetection": %s}}`},
 }
 
@@ -135,9 +163,9 @@ func route(field string) struct{ kind, spec string } {
 
 var (
 	register = regexp.MustCompile(`validate := (validateMetadata\(f\))`)
-	// partCall finds calls like validateHTTPRetry(tc.in) in tests. The tested part is the last
+	// partCall finds calls like validateHTTPRetry(tc.in) in tests. The tested part is the first
 	// argument that is no constant.
-	partCall = regexp.MustCompile(`:= (validate\w+)\((?:"", )?([a-z]+\.\w+)(?:, (?:false|true|nil))*\)`)
+	partCall = regexp.MustCompile(`:= ([vV]alidate\w+)\((?:"", )?([a-z]+\.\w+)(?:, (?:false|true|nil|c\.outlier))*\)`)
 )
 
 // writeOverlay writes the overlay file and what it needs into the folder to. It returns the file's path.
@@ -166,14 +194,17 @@ func writeOverlay(to, from string) (string, error) {
 			continue
 		case strings.HasSuffix(name, "_test.go"):
 			code = partCall.ReplaceAllFunc(code, wrapPart)
-		default:
+		case register.Match(code):
 			code = register.ReplaceAll(code, []byte("validate := recordObjects(name, $1)"))
+			if err := add("objects.go", []byte(objectRecorder)); err != nil {
+				return "", err
+			}
 		}
 		if err := add(filepath.Base(file), code); err != nil {
 			return "", err
 		}
 	}
-	if err := add("recorder.go", []byte(recorder)); err != nil {
+	if err := add("recorder.go", []byte("package "+filepath.Base(from)+"\n"+recorder)); err != nil {
 		return "", err
 	}
 	text, err := json.Marshal(map[string]any{"Replace": replace})
@@ -204,14 +235,25 @@ func readRecords(data []byte) ([]document, error) {
 			Labels, Annotations             map[string]string
 			Value                           json.RawMessage
 		}
-		if err := decoder.Decode(&r); errors.Is(err, io.EOF) {
+		err := decoder.Decode(&r)
+		if errors.Is(err, io.EOF) {
 			return out, nil
-		} else if err != nil {
+		}
+		if err != nil {
 			return nil, fmt.Errorf("read what Istio's unit tests validated: %w", err)
 		}
 		kind, spec := strings.TrimPrefix(r.Function, "Validate"), r.Value
 		if part, ok := parts[r.Function]; ok {
 			kind, spec = part.kind, fmt.Appendf(nil, part.spec, r.Value)
+		}
+		_, test, _ := strings.Cut(r.Test, ".Test")
+		test, _, _ = strings.Cut(test, ".")
+		number[test]++
+		d := document{place: "Test" + test + " " + strconv.Itoa(number[test]), kind: kind, text: spec,
+			name: shorten(string(spec), 400)}
+		if kind == meshConfig {
+			out = append(out, d)
+			continue
 		}
 		info, ok := config.Info(config.Kind(kind))
 		if !ok {
@@ -224,15 +266,11 @@ func readRecords(data []byte) ([]document, error) {
 		if r.Namespace != "" {
 			metadata["namespace"] = r.Namespace
 		}
-		text, err := json.Marshal(map[string]any{"apiVersion": info.APIVersion(), "kind": kind, "metadata": metadata,
+		d.text, err = json.Marshal(map[string]any{"apiVersion": info.APIVersion(), "kind": kind, "metadata": metadata,
 			"spec": spec})
 		if err != nil {
 			return nil, err
 		}
-		_, test, _ := strings.Cut(r.Test, ".Test")
-		test, _, _ = strings.Cut(test, ".")
-		number[test]++
-		out = append(out, document{place: "Test" + test + " " + strconv.Itoa(number[test]), kind: kind, text: text,
-			name: shorten(string(spec), 400)})
+		out = append(out, d)
 	}
 }

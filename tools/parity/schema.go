@@ -17,8 +17,11 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	kubeyaml "k8s.io/apimachinery/pkg/util/yaml"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
@@ -91,8 +94,10 @@ func (s schemas) check(kind schema.GroupVersionKind, object map[string]any) erro
 	if len(unknown) > 0 {
 		return fmt.Errorf("unknown fields: %s", strings.Join(unknown, ", "))
 	}
+	errs := apivalidation.ValidateObjectMetaAccessor(&unstructured.Unstructured{Object: object}, true,
+		apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	defaulting.Default(object, o.structural)
-	errs := validation.ValidateCustomResource(nil, object, o.types)
+	errs = append(errs, validation.ValidateCustomResource(nil, object, o.types)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, o.structural, object)...)
 	if len(errs) == 0 {
 		errs, _ = o.rules.Validate(context.Background(), nil, o.structural, object, nil, celconfig.RuntimeCELCostBudget)

@@ -49,6 +49,9 @@ func (i *istio) check(d document) error {
 	if err := kubeyaml.UnmarshalStrict(d.text, object); err != nil {
 		return err
 	}
+	if object.GetNamespace() == "" {
+		object.SetNamespace(config.DefaultNamespace)
+	}
 	gvk := object.GroupVersionKind()
 	schema, ok := collections.All.FindByGroupVersionAliasesKind(
 		istioconfig.GroupVersionKind{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind})

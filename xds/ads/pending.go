@@ -60,7 +60,7 @@ func (s *Subscription) reject(f *pending, message string, now time.Time) {
 		mentioned := mentions(message, r.Name)
 		switch {
 		case s.kind.Whole && mentioned, !whole && resources == 1:
-			s.keep(r.Name, &nameState{is: rejected, rejection: &Rejected{r.Name, r.Version(), message, now}})
+			s.keep(r.Name, &nameState{is: rejected, rejection: &Rejected{r.Name, r.Version(), message, now, r.Patches}})
 		case whole: // it was applied
 		default:
 			s.keep(r.Name, &nameState{is: unknown, alone: mentioned || !named})

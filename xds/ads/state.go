@@ -41,6 +41,8 @@ type Rejected struct {
 	// Message is the client's.
 	Message string
 	At      time.Time
+	// Patches are those of the resource.
+	Patches []string
 }
 
 // Rejected returns the resources that the client rejected, by name.

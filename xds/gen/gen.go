@@ -11,6 +11,7 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/layout"
 	"github.com/ashore-mesh/ashore/xds/gen/listener"
+	"github.com/ashore-mesh/ashore/xds/gen/patch"
 	"github.com/ashore-mesh/ashore/xds/gen/route"
 	"github.com/ashore-mesh/ashore/xds/gen/secret"
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -21,11 +22,14 @@ import (
 type Generator struct {
 	kinds  map[string]envoy.Kind // by type URL
 	layers *memo.Func[envoy.Plan, envoy.Layer]
+	// patcher changes what the kinds plan.
+	patcher *patch.Patcher
 }
 
 // New makes a Generator.
 func New() *Generator {
 	indexes, layouts := destination.NewIndexes(), layout.New()
+	layers := memo.New(envoy.Plan.Layer)
 	return &Generator{
 		kinds: map[string]envoy.Kind{
 			resource.ClusterType:         cluster.New(indexes),
@@ -38,7 +42,7 @@ func New() *Generator {
 			agent.ProxyConfigType:        &agent.TrustBundles{},
 			agent.ProbeType:              agent.Probes{},
 		},
-		layers: memo.New(envoy.Plan.Layer),
+		layers: layers, patcher: patch.New(layers),
 	}
 }
 
@@ -51,6 +55,7 @@ func (g *Generator) Set(typeURL string, sc *push.Scope) resource.Set {
 		return resource.Set{}
 	}
 	shared, own := kind.Plans(sc)
+	shared, own = g.patcher.Plans(typeURL, sc, shared, own)
 	return resource.Set{Shared: g.layer(shared), Own: g.layer(own)}
 }
 

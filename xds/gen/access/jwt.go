@@ -154,11 +154,13 @@ func anyOf(list ...*jwtv3.JwtRequirement) *jwtv3.JwtRequirement {
 	}}
 }
 
-// provider is one rule. What Envoy would refuse of it, and with it all other rules, or would take
-// for tokens of every issuer, is one by which no token is good.
+// provider is one rule. A rule with jwksUri and without issuer is for tokens of every issuer that
+// these keys verify. What Envoy would refuse of a rule, and with it all other rules, is one by which
+// no token is good.
+// Source: Istio, JWTRule.issuer.
 func (in jwtIn) provider(r *security.JWTRule) *jwtv3.JwtProvider {
 	p := in.providerOf(r)
-	if r.GetIssuer() != "" && p.Validate() == nil {
+	if (r.GetIssuer() != "" || r.GetJwksUri() != "") && p.Validate() == nil {
 		return p
 	}
 	return in.providerOf(&security.JWTRule{Issuer: cmp.Or(r.GetIssuer(), "nobody"), Jwks: noKeys})

@@ -34,6 +34,8 @@ func TestTokenKeys(t *testing.T) {
 		want string
 	}{
 		"inline":      {fetched, &security.JWTRule{Issuer: "a", Jwks: " " + noKeys}, `{"keys":[{"use":"sig","kty":"EC","crv":"P-256","alg":"ES256",` + noKeys[strings.Index(noKeys, `"x"`):]},
+		"any issuer":  {fetched, &security.JWTRule{JwksUri: "https://a/keys"}, `{"keys":[1]}`},
+		"no URL":      {&push.KeySets{ByURL: map[string]string{"a/.well-known/openid-configuration": "x"}}, &security.JWTRule{Issuer: "a"}, noKeys},
 		"unreadable":  {fetched, &security.JWTRule{Issuer: "a", Jwks: "{}"}, noKeys},
 		"fetched":     {fetched, &security.JWTRule{Issuer: "a", JwksUri: "https://a/keys"}, `{"keys":[1]}`},
 		"discovery":   {fetched, &security.JWTRule{Issuer: "https://issuer/"}, `{"keys":[2]}`},
@@ -80,15 +82,15 @@ func TestTokenRequirement(t *testing.T) {
 	}
 }
 
-// A rule that Envoy would refuse, or that names no issuer, is one by which no token is good, and
-// leaves the others alone.
+// A rule that Envoy would refuse, or that names neither an issuer nor keys, is one by which no token
+// is good, and leaves the others alone.
 func TestOddTokenRules(t *testing.T) {
 	t.Parallel()
 	keys := &push.KeySets{ByURL: map[string]string{"https://a/keys": `{"keys":[1]}`}}
 	good := &security.JWTRule{Issuer: "z", JwksUri: "https://a/keys"}
 	for name, odd := range map[string]*security.JWTRule{
 		"nothing":             nil,
-		"no issuer":           {JwksUri: "https://a/keys"},
+		"no issuer":           {FromCookies: []string{"a"}},
 		"a header's name":     {Issuer: "a", JwksUri: "https://a/keys", FromHeaders: []*security.JWTHeader{{Name: "a b\n"}}},
 		"no header's name":    {Issuer: "a", JwksUri: "https://a/keys", FromHeaders: []*security.JWTHeader{nil}},
 		"a claim's header":    {Issuer: "a", JwksUri: "https://a/keys", OutputClaimToHeaders: []*security.ClaimToHeader{{Header: "a\nb", Claim: "c"}}},

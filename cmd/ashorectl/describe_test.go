@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+func (*fake) Describe(_ context.Context, q admin.DescribeQuery) (admin.Description, error) {
+	all := fakeServices()
+	if q.Service != all[0].Host && q.Workload == "" {
+		return admin.Description{}, admin.NewError(admin.ErrNotFound, "no service %s", q.Service)
+	}
+	return admin.Description{Services: all[:1],
+		Objects: []admin.AppliedObject{{Place: admin.Place{Object: "VirtualService shop/web", File: "a.yaml", Line: 4}, Effect: "routes requests for web"}},
+		Workloads: []admin.WorkloadPolicies{{At: []string{"shop/web-1:80", "shop/web-2:80"}, MutualTLS: "STRICT, by PeerAuthentication shop/p",
+			Policies: []string{"AuthorizationPolicy shop/a", "Telemetry shop/t"}}}}, nil
+}
+
+// A description has everything that applies, and the problems that name it.
+func TestDescribeService(t *testing.T) {
+	t.Parallel()
+	socket := serve(t, &fake{problems: []feed.Problem{
+		{Severity: feed.Warning, File: "a.yaml", Object: "AuthorizationPolicy shop/a", Text: "odd"},
+		{Severity: feed.Warning, File: "b.yaml", Object: "AuthorizationPolicy shop/ab", Text: "another one"}}})
+	host := fakeServices()[0].Host
+	code, out, errOut := result(t, "--socket", socket, "describe", "service", host)
+	if code != 0 {
+		t.Fatalf("exit code %d, %s", code, errOut)
+	}
+	_, rest, _ := strings.Cut(out, "OBJECT")
+	const want = `                   EFFECT                   READ FROM
+VirtualService shop/web  routes requests for web  a.yaml:4
+
+WORKLOAD                      MUTUAL TLS                          POLICIES
+shop/web-1:80, shop/web-2:80  STRICT, by PeerAuthentication shop/p  AuthorizationPolicy shop/a, Telemetry shop/t
+
+WARNING a.yaml
+  AuthorizationPolicy shop/a
+  odd
+`
+	if d := cmp.Diff(squeeze(want), squeeze(rest)); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	if !strings.HasPrefix(out, "SERVICE") || !strings.Contains(out, host) {
+		t.Errorf("got %s", out)
+	}
+	if _, out, _ := result(t, "--socket", socket, "describe", "workload", "web-1.shop", "-o", "json"); !strings.Contains(out, `"mutualTLS": "STRICT`) {
+		t.Errorf("a workload: %s", out)
+	}
+}
+
+// Kinds and fields are explained by the comments of Istio's API, and refused fields with the reason.
+func TestExplainKind(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string][]string{
+		"virtualservice":            {"KIND:   VirtualService (networking.istio.io/v1)\nFIELD:  spec <VirtualService>\n", "\n  hosts <[]string>\n"},
+		"vs.spec.http[0].retries":   {"FIELD:  spec.http.retries <HTTPRetry>", "  attempts <int32>\n    Number of retries", "  retryRemoteLocalities <bool>"},
+		"dr.trafficPolicy.tls.mode": {"<DISABLE|SIMPLE|MUTUAL|ISTIO_MUTUAL>"},
+		"vs.http.match.uri.exact":   {"exact string match"},
+		"se.endpoints.labels":       {"<map[string]string>"},
+		"telemetry.metrics":         {"  reportingInterval <Duration>\n    REFUSED: an interval of reports is not supported yet: remove it"},
+		"ap.rules -o json":          {`"kind": "AuthorizationPolicy"`, `"type": "[]Rule"`},
+	} {
+		code, out, errOut := result(t, append([]string{"explain"}, strings.Fields(args)...)...)
+		for _, w := range want {
+			if code != 0 || !strings.Contains(out, w) {
+				t.Errorf("%s: exit code %d, no %q in %s%s", args, code, w, out, errOut)
+			}
+		}
+	}
+	if _, out, _ := result(t, "explain"); !strings.Contains(out, "explain request") || !strings.Contains(out, "explain vs.http.retries") {
+		t.Errorf("the help: %s", out)
+	}
+}
