@@ -46,8 +46,8 @@ type Context struct {
 	workloads workloadIndex
 	entries   workloadEntries
 
-	peers, requests, authorization, telemetry, filters policies
-	identities                                         identities
+	peers, requests, authorization, telemetry, proxyConfigs, filters policies
+	identities                                                       identities
 
 	cache    *contextCache // lazily computed results
 	previous *contextCache // cache of the last context that was used; keeps its results in memory
@@ -113,6 +113,8 @@ func (c *Context) index(ch pmap.Change[config.Key, *config.Object]) {
 		c.authorization.byKey = set(c.authorization.byKey, ch.Key, ch.New)
 	case config.Telemetry:
 		c.telemetry.byKey = set(c.telemetry.byKey, ch.Key, ch.New)
+	case config.ProxyConfig:
+		c.proxyConfigs.byKey = set(c.proxyConfigs.byKey, ch.Key, ch.New)
 	case config.EnvoyFilter:
 		c.filters.byKey = set(c.filters.byKey, ch.Key, ch.New)
 	}

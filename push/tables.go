@@ -43,6 +43,9 @@ type tables struct {
 	identityView *memo.Func[identityViewIn, view]
 	scope        *memo.Func[Scope, Scope]
 
+	proxySettings *memo.Func[proxyConfigIn, proxySettings]
+	proxyConfigs  *memo.Func[string, mesh.ProxyConfig] // by encoding
+
 	identities   intern.Lists[Identity]
 	peerPolicies *memo.Func[PeerPolicies, PeerPolicies]
 
@@ -65,6 +68,9 @@ func newTables() *tables {
 		view:         memo.New(newView),
 		identityView: memo.New(newIdentityView),
 		scope:        memo.New(pointer[Scope]),
+
+		proxySettings: memo.New(newProxySettings),
+		proxyConfigs:  memo.New(decodeProxyConfig),
 
 		peerPolicies: memo.New(newPeerPolicies),
 

@@ -85,6 +85,7 @@ type contextCache struct {
 	views         sync.Map // viewIn -> *view
 	identityViews sync.Map // identityViewIn -> *view
 	servers       sync.Map // serverViewIn -> *serverView
+	proxyConfigs  sync.Map // proxyConfigIn -> *proxySettings
 	versions      sync.Map // pattern of EnvoyFilters -> *regexp.Regexp
 }
 
@@ -178,6 +179,7 @@ func (in viewIn) localityFacts(d *Destinations) (byLocality bool, keys *intern.L
 		}
 	}
 	add(in.mesh.Config.GetLocalityLbSetting())
+	byLocality = byLocality || in.mesh.Config.GetDefaultTrafficPolicy().GetOutlierDetection() != nil
 	policy := func(p *networking.TrafficPolicy) {
 		byLocality = byLocality || p.GetOutlierDetection() != nil
 		add(p.GetLoadBalancer().GetLocalityLbSetting())

@@ -7,6 +7,7 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen/destination"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/secret"
@@ -25,7 +26,7 @@ import (
 // could have one for each of its hosts. On an HTTP port (http), where Envoy verifies what it had
 // asked for, they are refused.
 func applyTLS(c *clusterv3.Cluster, h *upstreamHTTP, t *networking.ClientTLSSettings, identities []string, peer string,
-	http bool) {
+	http bool, m *push.Mesh) {
 	if !destination.UsesTLS(t) {
 		return
 	}
@@ -35,7 +36,7 @@ func applyTLS(c *clusterv3.Cluster, h *upstreamHTTP, t *networking.ClientTLSSett
 	}
 	verify := !t.InsecureSkipVerify.GetValue()
 	anyName := verify && len(names) == 0
-	tls := &tlsv3.UpstreamTlsContext{Sni: cmp.Or(t.Sni, envoy.SNIOf(peer)), CommonTlsContext: envoy.ClientTLS()}
+	tls := &tlsv3.UpstreamTlsContext{Sni: cmp.Or(t.Sni, envoy.SNIOf(peer)), CommonTlsContext: envoy.ClientTLS(m)}
 	switch {
 	case t.Sni != "":
 		tls.AutoSniSanValidation = anyName
