@@ -87,7 +87,7 @@ func New(c Config) (*Agent, error) {
 	if err := a.connect(c.Log); err != nil {
 		return nil, err
 	}
-	a.settings.Envoy.stats = a.config.Load().GetProxyStatsMatcher()
+	a.settings.Envoy.adopt(a.config.Load())
 	if a.bootstrap, err = Bootstrap(&a.settings); err != nil {
 		return nil, err
 	}
@@ -100,9 +100,7 @@ func New(c Config) (*Agent, error) {
 
 // newRunner returns what runs Envoy.
 func (a *Agent) newRunner(c Config) (envoy.Runner, error) {
-	s := &a.settings
-	o := envoy.Options{Concurrency: s.Envoy.Concurrency, DrainTime: s.Envoy.DrainTime,
-		Service: serviceOf(&s.Workload)}
+	s, o := &a.settings, a.settings.options()
 	if !s.Envoy.units {
 		bootstrap := filepath.Join(s.State, bootstrapFile)
 		return envoy.NewChild(a.path, bootstrap, o, cmp.Or(c.Stdout, io.Discard), cmp.Or(c.Stderr, io.Discard),
@@ -262,7 +260,8 @@ func (a *Agent) runParts(ctx context.Context) error {
 
 // finish drains and ends Envoy, or leaves it running for the next agent.
 func (a *Agent) finish(ctx context.Context) {
-	a.notifier.stopping(a.settings.Drain.leave() + a.settings.Drain.Maximum + stopMargin)
+	drain := a.drainSettings()
+	a.notifier.stopping(drain.leave() + drain.Maximum + stopMargin)
 	if !a.ending.Load() && a.envoy.Stays(ctx) {
 		a.log.Info("envoy goes on without this agent", "unit", a.envoy.State().Unit)
 		return
@@ -283,16 +282,18 @@ const stopMargin = envoy.KillAfter + 5*time.Second
 // to notice.
 func (a *Agent) leaveEndpoints(ctx context.Context) {
 	a.health.end()
-	a.log.Info("leaving the endpoints", "wait", a.settings.Drain.leave())
-	task.Sleep(ctx, a.settings.Drain.leave())
+	wait := a.drainSettings().leave()
+	a.log.Info("leaving the endpoints", "wait", wait)
+	task.Sleep(ctx, wait)
 }
 
 // drain leaves the endpoints, and waits until clients have closed their connections.
 func (a *Agent) drain(ctx context.Context) {
 	a.leaveEndpoints(ctx)
-	a.log.Info("draining envoy", "at_most", a.settings.Drain.Maximum)
+	most := a.drainSettings().Maximum
+	a.log.Info("draining envoy", "at_most", most)
 	start := time.Now()
-	left, err := a.admin.Drain(ctx, a.settings.Drain.Maximum)
+	left, err := a.admin.Drain(ctx, most)
 	waited := time.Since(start).Round(time.Millisecond)
 	switch {
 	case err != nil:

@@ -58,7 +58,7 @@ func Bootstrap(s *Settings) ([]byte, error) {
 			{envoy.MetricsListener, "/stats/prometheus", "prometheus_stats", metricsPort},
 		},
 		"MaxConnections": maxConnections,
-		"Stats":          s.Envoy.stats,
+		"Stats":          s.Envoy.mesh.GetProxyStatsMatcher(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("bootstrap of Envoy: %w", err)

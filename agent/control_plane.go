@@ -7,9 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/hashicorp/go-hclog"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
-	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/agent/dns"
 	"github.com/ashore-mesh/ashore/agent/probe"
@@ -78,15 +76,6 @@ func (a *Agent) newProber() *probe.Prober {
 		c.Listens = a.admin.Listeners
 	}
 	return probe.New(c)
-}
-
-// setConfig takes what the control plane sends about this workload. Envoy's statistics change when
-// the agent starts the next time.
-func (a *Agent) setConfig(c *meshconfig.ProxyConfig) {
-	stats, before := c.GetProxyStatsMatcher(), a.config.Swap(c).GetProxyStatsMatcher()
-	if a.bootstrap != nil && !proto.Equal(stats, before) && !proto.Equal(stats, a.settings.Envoy.stats) {
-		a.log.Info("envoy gets other statistics when this agent starts again")
-	}
 }
 
 // setNames passes a name table to the DNS server. The table of the cache arrives before there is a

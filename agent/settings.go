@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	meshconfig "istio.io/api/mesh/v1alpha1"
@@ -77,9 +76,11 @@ type Envoy struct {
 	// Path is the program. Empty: "envoy" in PATH, else PackagedEnvoy. Units run PackagedEnvoy
 	// alone.
 	Path string `yaml:"path"`
-	// Concurrency is the number of worker threads. Zero: one for each processor, at most two.
+	// Concurrency is the number of worker threads. Zero: as ProxyConfig says, else one for each
+	// processor, at most two.
 	Concurrency int `yaml:"concurrency"`
-	// DrainTime is how long connections of a changed or removed listener may continue.
+	// DrainTime is how long connections of a changed or removed listener may continue. The default
+	// gives way to ProxyConfig.
 	// Source: istio.io ProxyConfig.drainDuration.
 	DrainTime time.Duration `yaml:"drainTime"`
 	// ParentShutdown is how long a replaced Envoy of a unit may finish its requests.
@@ -91,7 +92,7 @@ type Envoy struct {
 	folder   string // of the units' files; empty: UnitFolder; tests use another one
 	program  string // of the units; empty: PackagedEnvoy; tests use another one
 
-	stats *meshconfig.ProxyConfig_ProxyStatsMatcher // statistics in addition to the default ones; set by New
+	mesh *meshconfig.ProxyConfig // with which Envoy was started; set by New
 }
 
 // UseUnits makes systemd units run Envoy: ashore-envoy@N.service for the main workload of the
@@ -120,7 +121,9 @@ type DNS struct {
 
 // Drain configures how Envoy ends.
 type Drain struct {
-	// Maximum is how long the agent waits for open connections to end.
+	// Maximum is how long the agent waits for open connections to end. The default gives way to
+	// ProxyConfig.
+	// Source: istio.io ProxyConfig.terminationDrainDuration.
 	Maximum time.Duration `yaml:"maximum"`
 }
 
@@ -156,9 +159,6 @@ func (s *Settings) complete() error {
 			return fmt.Errorf("find the host name (or set workload.name): %w", err)
 		}
 		s.Workload.Name = name
-	}
-	if s.Envoy.Concurrency == 0 {
-		s.Envoy.Concurrency = min(2, runtime.NumCPU())
 	}
 	if s.State != "" {
 		return nil

@@ -114,7 +114,7 @@ func (c *checker) envoy(e *Envoy) {
 	c.notNegative("envoy.drainTime", e.DrainTime)
 	c.want(e.ParentShutdown >= time.Second, "envoy.parentShutdown",
 		"%v is too short; want 1s or more, and more than the longest request", e.ParentShutdown)
-	c.between("envoy.concurrency", e.Concurrency, 0, 1024)
+	c.between("envoy.concurrency", e.Concurrency, 0, maxConcurrency)
 }
 
 func (c *checker) rest(s *Settings) {

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -106,9 +105,6 @@ func TestDefaults(t *testing.T) {
 	if s.Workload.Name == "" || !strings.HasSuffix(s.State, "/ashore-agent/"+s.Workload.Name+".default") ||
 		strings.HasPrefix(s.State, "/var/lib") {
 		t.Errorf("name %q, state %q; want the host's name and a folder of the user", s.Workload.Name, s.State)
-	}
-	if s.Envoy.Concurrency != min(2, runtime.NumCPU()) {
-		t.Errorf("concurrency %d", s.Envoy.Concurrency)
 	}
 	p := good()
 	p.Dev, p.State = false, ""

@@ -69,8 +69,9 @@ func TestExpressionsOfLabels(t *testing.T) {
 func TestKeptStats(t *testing.T) {
 	t.Parallel()
 	s := good()
-	s.Envoy.stats = &meshconfig.ProxyConfig_ProxyStatsMatcher{InclusionPrefixes: []string{"wider."},
-		InclusionSuffixes: []string{".wider"}, InclusionRegexps: []string{`a\..*\.wide`}}
+	s.Envoy.adopt(&meshconfig.ProxyConfig{ProxyStatsMatcher: &meshconfig.ProxyConfig_ProxyStatsMatcher{
+		InclusionPrefixes: []string{"wider."}, InclusionSuffixes: []string{".wider"},
+		InclusionRegexps: []string{`a\..*\.wide`}}})
 	list := parsedBootstrap(t, s).StatsConfig.StatsMatcher.GetInclusionList().GetPatterns()
 	kept := func(name string) bool {
 		return slices.ContainsFunc(list, func(m *matcherv3.StringMatcher) bool {

@@ -89,16 +89,18 @@ func build(t testing.TB, documents ...string) *push.Context {
 
 // object is a document of one kind, "namespace/name", with a spec in YAML's flow style.
 func object(kind config.Kind, name, spec string) string {
-	group := "networking"
+	group, version := "networking", "v1"
 	switch kind {
+	case config.ProxyConfig:
+		version = "v1beta1"
 	case config.AuthorizationPolicy, config.PeerAuthentication, config.RequestAuthentication:
 		group = "security"
 	case config.Telemetry:
 		group = "telemetry"
 	}
 	namespace, name, _ := strings.Cut(name, "/")
-	return fmt.Sprintf("apiVersion: %s.istio.io/v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: {%s}\n---\n",
-		group, kind, name, namespace, spec)
+	return fmt.Sprintf("apiVersion: %s.istio.io/%s\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: {%s}\n---\n",
+		group, version, kind, name, namespace, spec)
 }
 
 // service is a ServiceEntry of five lines with ports 80 and 9090 and one endpoint.

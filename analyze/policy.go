@@ -98,15 +98,15 @@ func (a *analysis) telemetryOverlaps(namespace string, list []*config.Object) {
 	}
 }
 
-// selectors reports policies, Telemetry objects, EnvoyFilters and TrafficExtensions that select no declared workload:
-// what policies are to protect may be open.
+// selectors reports policies, settings, EnvoyFilters and TrafficExtensions that select no declared
+// workload: what policies are to protect may be open.
 func (a *analysis) selectors() {
 	kinds := []config.Kind{config.PeerAuthentication, config.RequestAuthentication, config.AuthorizationPolicy,
-		config.Telemetry, config.EnvoyFilter, config.TrafficExtension}
+		config.Telemetry, config.ProxyConfig, config.EnvoyFilter, config.TrafficExtension}
 	for _, kind := range kinds {
 		for o := range a.objects(kind) {
 			want, ns := push.SelectorLabels(o), a.policyNamespace(o)
-			if kind == config.Telemetry { // of the root namespace, too
+			if kind == config.Telemetry || kind == config.ProxyConfig { // of the root namespace, too
 				ns = o.Namespace
 			}
 			if len(want) == 0 || kind == config.PeerAuthentication && ns == "" || a.selectsWorkload(ns, want) {

@@ -101,6 +101,8 @@ func TestTelemetryProviders(t *testing.T) {
 			[]string{at + `metrics[0].providers[0].name: extension provider "envoy" does not receive metrics, so nothing receives these metrics | name one that does; the mesh has prometheus`}},
 		{"selects nobody: the root namespace has no workload", []string{object(config.WorkloadGroup, "shop/web", "metadata: {labels: {app: web}}, template: {}"), object(config.Telemetry, "istio-system/t", "selector: {matchLabels: {app: web}}")},
 			[]string{"in namespace istio-system has the label app: web, so this has no effect"}},
+		{"settings for nobody", []string{object(config.ProxyConfig, "shop/p", "selector: {matchLabels: {app: web}}")},
+			[]string{"IST0127 mesh.yaml:1 ProxyConfig shop/p spec.selector.matchLabels: no endpoint, WorkloadEntry, WorkloadGroup or Gateway selector in namespace shop has the label app: web"}},
 		{"no service", []string{telemetry("tracing: [{providers: [{name: spans}]}]")},
 			[]string{`no service web.internal has port 80, which extension provider "spans" needs, so nothing receives these spans`}},
 	})

@@ -74,9 +74,26 @@ func TestGroupAnnotations(t *testing.T) {
 			"proxy.istio.io/config].proxyStatsMatcher.inclusionRegexps[0]: not a regular expression of RE2's syntax: missing closing ): `(`"},
 		"misspelt": {`proxy.istio.io/config: "{proxyStatsMatchers: {}}"`, ``, ``, at + `proxy.istio.io/config].proxyStatsMatchers: ` +
 			`unknown field "proxyStatsMatchers", did you mean "proxyStatsMatcher"?`},
-		"no YAML": {`proxy.istio.io/config: "{"`, ``, ``, at + `proxy.istio.io/config]: `},
-		"another field": {`proxy.istio.io/config: "{concurrency: 2}"`, ``, ``, at + `proxy.istio.io/config].concurrency: ` +
+		"no YAML":      {`proxy.istio.io/config: "{"`, ``, ``, at + `proxy.istio.io/config]: `},
+		"other fields": {`proxy.istio.io/config: "{concurrency: 2, tracing: {sampling: 5}, statusPort: 15020}"`, ``, ``, ""},
+		"of the agent": {`proxy.istio.io/config: "{binaryPath: /envoy}"`, ``, ``, at + `proxy.istio.io/config].binaryPath: ` +
 			`not supported yet, this is a setting of the agent: remove it`},
+		"another port": {`proxy.istio.io/config: "{statusPort: 15021}"`, ``, ``, at + `proxy.istio.io/config].statusPort: ` +
+			`the port of the agent is 15020 on every machine: remove it`},
+		"a collector": {`proxy.istio.io/config: "{tracing: {zipkin: {address: \"z.test:9411\"}}}"`, ``, ``, at +
+			`proxy.istio.io/config].tracing.zipkin: this has no effect: the collector is that of the mesh; ` +
+			`remove it, or name a provider in a Telemetry`},
+		"a window": {`proxy.istio.io/config: "{connectionSettings: {http2InitialStreamWindowSize: 9}}"`, ``, ``, at +
+			`proxy.istio.io/config].connectionSettings.http2InitialStreamWindowSize: the number must be at least 65535, it is 9`},
+		"a limit": {`proxy.istio.io/config: "{connectionSettings: {listenerConnectionLimit: 9}}"`, ``, ``, at +
+			`proxy.istio.io/config].connectionSettings.listenerConnectionLimit: a limit of connections is not supported yet: ` +
+			`the agent limits those of an Envoy to 50,000; remove it`},
+		"a loader": {`proxy.istio.io/config: "{proxyMetadata: {LD_PRELOAD: /x}}"`, ``, ``, at +
+			`proxy.istio.io/config].proxyMetadata[LD_PRELOAD]: "LD_PRELOAD" would change how programs are loaded, ` +
+			`or is Ashore's own: remove it`},
+		"metadata": {`proxy.istio.io/config: "{proxyMetadata: {ISTIO_META_X: y}}"`, ``, ``, at +
+			`proxy.istio.io/config].proxyMetadata[ISTIO_META_X]: this has no effect: the metadata of a node is from ` +
+			`the settings of its agent; remove it`},
 	} {
 		r := Parse("f.yaml", []byte("apiVersion: networking.istio.io/v1\nkind: WorkloadGroup\nmetadata: {name: web, namespace: shop, "+
 			"annotations: {"+tc.meta+"}}\nspec: {metadata: {annotations: {"+tc.workloads+"}}, template: {}}\n"))
@@ -88,9 +105,9 @@ func TestGroupAnnotations(t *testing.T) {
 			t.Errorf("%s: problem %q, want %q", name, problem, tc.problem)
 		}
 		for _, o := range r.Objects {
-			m, got := GroupMetrics(o)
-			if m != nil {
-				got += fmt.Sprint(m.InclusionPrefixes, m.InclusionRegexps)
+			m, got := GroupSettings(o)
+			if s := m.ProxyStatsMatcher; s != nil {
+				got += fmt.Sprint(s.InclusionPrefixes, s.InclusionRegexps)
 			}
 			if got != tc.want {
 				t.Errorf("%s: got %q, want %q", name, got, tc.want)

@@ -42,16 +42,27 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 		return "what only Dynatrace has", "remove it"
 	case "OpenTelemetryTracingProvider.service_attribute_enrichment":
 		return "another name of services in spans", "remove it; the name is APP.NAMESPACE"
-	case "Server.default_endpoint":
-		return "a default endpoint of a gateway", "remove it"
+	case "ConnectionSettings.listener_connection_limit", "ConnectionSettings.global_downstream_connection_limit":
+		return "a limit of connections", "the agent limits those of an Envoy to 50,000; remove it"
 	case "ServerTLSSettings.insecure_skip_verify":
 		return "a server that accepts any certificate", "anybody could pretend to be any client; remove it"
 	case "TrafficExtension.wasm":
 		return "a module of Wasm", "write the extension in lua"
-	case "SidecarPort.target_port":
-		return "the deprecated field targetPort", "name the application's port in defaultEndpoint"
 	}
 	return "", ""
+}
+
+// withoutEffect says why a field means nothing, here and in Istio. Empty for other fields.
+func withoutEffect(fd protoreflect.FieldDescriptor) string {
+	switch fieldName(fd) {
+	case "ProxyConfig.image":
+		return "Envoy is a program of the machine, not an image"
+	case "Server.default_endpoint":
+		return "a gateway sends requests where its routes say"
+	case "SidecarPort.target_port":
+		return "the port of the application is that of defaultEndpoint"
+	}
+	return ""
 }
 
 // unsupportedValue is unsupportedField for one value of an enumeration.
@@ -75,6 +86,8 @@ func Difference(fd protoreflect.FieldDescriptor) string {
 		return "a header with an empty value counts as missing"
 	case "Metrics.reporting_interval":
 		return "it has no effect: proxies count connections when they open and when they end"
+	case "ProxyConfig.environment_variables":
+		return "those that begin with ISTIO_META_ have no effect: the metadata of a node is from the settings of its agent"
 	case "AccessLogging.match":
 		return "the filter holds for requests of its own mode only"
 	case "AccessLogging.filter":
@@ -294,6 +307,8 @@ func textRule(field string) func(string) string {
 		return checkCollector
 	case "LogFormat.text":
 		return checkFormat
+	case "Server.value":
+		return checkHeaderText
 	case "ProviderRef.name", "Literal.value", "Environment.name":
 		return checkFilled
 	case "Formatter.value":

@@ -81,11 +81,13 @@ func (p *fieldPages) field(fd protoreflect.FieldDescriptor, parent string) {
 	switch {
 	case what != "":
 		row.status, row.note = isRefused, what+": "+todo
+	case withoutEffect(fd) != "":
+		row.status, row.note = noEffect, withoutEffect(fd)
 	case Difference(fd) != "":
 		row.status, row.note = different, Difference(fd)
 	}
 	m := value.Message()
-	hasFields := m != nil && strings.HasPrefix(string(m.FullName()), "istio.") && row.status != isRefused
+	hasFields := m != nil && strings.HasPrefix(string(m.FullName()), "istio.") && row.status != isRefused && row.status != noEffect
 	if hasFields && p.where[m.FullName()] != "" {
 		row.note = strings.TrimPrefix(row.note+"; with the fields of "+p.where[m.FullName()], "; ")
 		hasFields = false

@@ -144,7 +144,19 @@ refused, so that nobody relies on it. MeshNetworks is [a file of its own](tasks/
 		b.WriteString(f.row())
 	}
 	b.WriteString(`
-The fields of ` + "`defaultConfig`" + ` (ProxyConfig) are about the proxy's process, which the agent starts.
+## ProxyConfig
+
+The fields of ` + "`defaultConfig`" + ` (ProxyConfig) are settings of proxies. They can be set in four places. Each takes precedence
+over those before it, field by field; ` + "`proxyMetadata`" + ` and the fields of ` + "`proxyHeaders`" + ` are merged:
+
+1. ` + "`mesh.defaultConfig`" + `, for the whole mesh
+2. a ProxyConfig object without ` + "`selector`" + `, in the root namespace for the whole mesh, else for its namespace
+3. the annotation ` + "`proxy.istio.io/config`" + ` of a WorkloadGroup, or of its workloads in ` + "`spec.metadata.annotations`" + `
+4. a ProxyConfig object whose ` + "`selector`" + ` selects the proxy in its own namespace
+
+A ProxyConfig object has ` + "`concurrency`" + ` and ` + "`environmentVariables`" + ` (` + "`proxyMetadata`" + `) only. Of several for one place, the oldest
+applies. A change of traffic applies at once. A change of ` + "`concurrency`, `drainDuration`, `proxyMetadata`" + ` or ` + "`proxyStatsMatcher`" + `
+needs a restart of the agent, which [replaces Envoy](agent.md#upgrade-and-restart).
 
 | Field | Honoured | What it does here |
 | --- | --- | --- |

@@ -3,10 +3,8 @@ package config
 import (
 	"cmp"
 	"maps"
-	"slices"
 	"strconv"
 
-	"google.golang.org/protobuf/reflect/protoreflect"
 	mesh "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 )
@@ -20,22 +18,22 @@ const (
 	proxyConfigAnnotation = "proxy.istio.io/config"
 )
 
-// GroupMetrics returns what the annotations of a valid WorkloadGroup say to its agents: which further
-// statistics Envoy keeps, nil if none, and where the application serves its metrics: port and path,
-// "9100/metrics", empty if nowhere.
+// GroupSettings returns what the annotations of a valid WorkloadGroup say to its proxies: the
+// ProxyConfig, and where the application serves its metrics: port and path, "9100/metrics", empty if
+// nowhere.
 // Source: istio.io, "Prometheus: option 1, metrics merging", and ProxyConfig.
-func GroupMetrics(group *Object) (stats *mesh.ProxyConfig_ProxyStatsMatcher, application string) {
+func GroupSettings(group *Object) (config *mesh.ProxyConfig, application string) {
 	all := maps.Clone(group.Annotations)
 	if all == nil {
 		all = map[string]string{}
 	}
 	maps.Copy(all, group.Spec.(*networking.WorkloadGroup).GetMetadata().GetAnnotations())
-	config, _ := decodeProxyConfig("", all[proxyConfigAnnotation])
+	config, _ = decodeProxyConfig("", all[proxyConfigAnnotation])
 	scrape, err := strconv.ParseBool(cmp.Or(all[scrapeAnnotation], strconv.FormatBool(all[portAnnotation] != "")))
 	if err == nil && scrape {
 		application = cmp.Or(all[portAnnotation], "80") + cmp.Or(all[pathAnnotation], "/metrics")
 	}
-	return config.ProxyStatsMatcher, application
+	return config, application
 }
 
 // checkStatName is the rule for a part of the name of a statistic.
@@ -68,23 +66,17 @@ func (c *checker) groupAnnotation(path, name, value string) {
 	}
 }
 
-// proxyConfig checks a ProxyConfig in an annotation. Only its proxyStatsMatcher is honoured.
+// proxyConfig checks a ProxyConfig in an annotation.
 func (c *checker) proxyConfig(path, text string) {
 	config, problems := decodeProxyConfig(path, text)
 	for _, p := range problems {
 		c.errorf(p.Field, "%s", p.Text)
 	}
-	fields := proxyFields()
-	config.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		path := below(path, fd.JSONName())
-		i := slices.IndexFunc(fields, func(f meshField) bool { return f.path == "defaultConfig."+fd.JSONName() })
-		if f := fields[i]; f.status == honoured {
-			c.field(path, fd, v)
-		} else {
-			c.warnf(path, "not supported yet, %s: remove it", f.text)
-		}
-		return true
-	})
+	checkFields(c, path, "defaultConfig", config.ProtoReflect(), proxyFields())
+	if config.GetTracing().GetZipkin() != nil {
+		c.warnf(path+".tracing.zipkin",
+			"this has no effect: the collector is that of the mesh; remove it, or name a provider in a Telemetry")
+	}
 }
 
 // decodeProxyConfig reads a ProxyConfig, written as YAML. path is that of the text.

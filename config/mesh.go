@@ -32,7 +32,7 @@ func ParseMesh(file string, node *yaml.Node) (*mesh.MeshConfig, []Problem) {
 	if d.errors == 0 {
 		c := checker{object: &Object{}}
 		checkMesh(&c, m)
-		checkFields(&c, "", m.ProtoReflect(), allMeshFields())
+		checkFields(&c, meshSection, "", m.ProtoReflect(), allMeshFields())
 		for _, problem := range c.problems {
 			problem.Object, problem.Line = "", d.where.of(problem.Field, node.Line)
 			d.report(problem)
@@ -178,7 +178,7 @@ func machinePort(number int32) string {
 	switch number {
 	case 15000:
 		return "the proxy's administration"
-	case 15020:
+	case statusPort:
 		return "the agent's health checks and metrics"
 	case healthPort:
 		return "the proxy's health checks"
@@ -205,18 +205,18 @@ func (c *checker) accessLog(m *mesh.MeshConfig) {
 	c.why(format, checkFormat(m.AccessLogFormat))
 }
 
-// checkFields checks the fields of m that are honoured, and reports the others that are set. path
-// is that of m below the section.
-func checkFields(c *checker, path string, m protoreflect.Message, fields []meshField) {
+// checkFields checks the fields of m that are honoured, and reports the others that are set. at is
+// the path of m, and path that within MeshConfig.
+func checkFields(c *checker, at, path string, m protoreflect.Message, fields []meshField) {
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		path := below(path, fd.JSONName())
+		at, path := below(at, fd.JSONName()), below(path, fd.JSONName())
 		i := slices.IndexFunc(fields, func(f meshField) bool { return f.path == path })
-		switch f, at := fields[i], meshSection+"."+path; {
+		switch f := fields[i]; {
 		case path == "extensionProviders": // see there
 		case f.status == honoured:
 			c.field(at, fd, v)
 		case f.status == inParts:
-			checkFields(c, path, v.Message(), fields)
+			checkFields(c, at, path, v.Message(), fields)
 		case f.status == refused:
 			c.errorf(at, "not supported yet, %s: remove it, so that nobody relies on it", f.text)
 		case fd.Message() != nil && !fd.IsList() && isZero(v.Message()) != (path == "verifyCertificateAtClient"):

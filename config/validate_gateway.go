@@ -88,8 +88,9 @@ func everywhere(bind string) bool {
 	return bind == "" || err == nil && a.IsUnspecified()
 }
 
-// The ports that every proxy has open on all its addresses. Source: docs/agent.md.
+// The ports that the agent and every proxy have open. Source: docs/agent.md.
 const (
+	statusPort  = 15020
 	healthPort  = 15021
 	metricsPort = 15090
 )

@@ -122,7 +122,8 @@ func (c *checker) egressListeners(listeners []*networking.IstioEgressListener) {
 	}
 }
 
-// noHosts imports nothing. Source: istio.io, IstioEgressListener.hosts.
+// noHosts leaves out all hosts. "~" begins hosts that are left out, of the namespace that follows or
+// of all. Source: istio.io, IstioEgressListener.hosts.
 const noHosts = "~/*"
 
 // egress checks one outbound listener.
@@ -149,20 +150,20 @@ func (c *checker) egress(path string, l *networking.IstioEgressListener) {
 	}
 	if len(l.Hosts) > 1 && slices.Contains(l.Hosts, noHosts) {
 		c.errorf(path+".hosts", "%s leaves out every host, and with it the others: remove it, or them", noHosts)
+	} else if !slices.ContainsFunc(l.Hosts, func(h string) bool { return h == noHosts || !strings.HasPrefix(h, "~") }) {
+		c.warnf(path+".hosts", "nothing is imported, so there is nothing to leave out: write */* too, or %s alone", noHosts)
 	}
 }
 
 // checkImportedHost is the rule for hosts that a listener imports.
 func checkImportedHost(text string) string {
 	namespace, host, found := strings.Cut(text, "/")
+	namespace, excluded := strings.CutPrefix(namespace, "~")
 	switch {
 	case !found:
 		return fmt.Sprintf("%s names no namespace: write namespace/host, such as ./%[2]s or */%[2]s", quote(text),
 			shorten(text))
-	case text == noHosts:
-		return ""
-	case strings.HasPrefix(namespace, "~"):
-		return "leaving out hosts by \"~\" is not supported yet: name those to import, or write " + noHosts + " alone for none"
+	case namespace == "" && excluded:
 	case namespace != "*" && namespace != "." && checkDNSLabel(namespace) != "":
 		return checkDNSLabel(namespace)
 	}

@@ -45,6 +45,10 @@ func (c *checker) walk(path string, m protoreflect.Message) {
 // field checks a field that is set or required.
 func (c *checker) field(path string, fd protoreflect.FieldDescriptor, v protoreflect.Value) {
 	what, todo := unsupportedField(fd)
+	if why := withoutEffect(fd); why != "" {
+		c.warnf(path, "this has no effect: %s; remove it", why)
+		return
+	}
 	switch {
 	case what != "" && isWrapper(fd.Message()) && isZero(v.Message()): // false
 	case what != "":
@@ -97,6 +101,8 @@ func (c *checker) mapEntry(path string, fd protoreflect.FieldDescriptor, k proto
 		if share := v.Uint(); share < 1 || share > 100 {
 			c.errorf(path, "a share is from 1 to 100, not %d", share)
 		}
+	case "ProxyConfig.environment_variables", "ProxyConfig.proxy_metadata":
+		c.environment(path, name, v.String())
 	case "WorkloadEntry.ports":
 		c.why(path, checkPortName(name))
 		c.port(path, uint32(v.Uint()))
@@ -193,6 +199,10 @@ func (c *checker) number(path string, fd protoreflect.FieldDescriptor, n float64
 	case name == "EnvoyFilter.priority" || name == "TrafficExtension.priority":
 	case !(n >= 0) || math.IsInf(n, 0):
 		c.errorf(path, "the number must not be negative, it is %.10g", n)
+	case n < leastNumber(name):
+		c.errorf(path, "the number must be at least %.10g, it is %.10g", leastNumber(name), n)
+	case name == "ProxyConfig.status_port" && n != statusPort:
+		c.errorf(path, "the port of the agent is %d on every machine: remove it", statusPort)
 	case field == "port" || field == "number" || field == "target_port":
 		c.port(path, uint32(n))
 	case !isPercent:
@@ -215,13 +225,14 @@ func (c *checker) duration(path, name string, d *durationpb.Duration) {
 	zero, seconds := false, false
 	switch name {
 	case "TCPSettings.idle_timeout", "HTTPSettings.idle_timeout", "HTTPRoute.timeout", "RetryBudget.budget_interval",
-		"MeshConfig.protocol_detection_timeout":
+		"MeshConfig.protocol_detection_timeout", "ProxyConfig.termination_drain_duration":
 		zero = true
 	case "HTTPCookie.ttl", "CorsPolicy.max_age":
 		zero, seconds = true, true
-	case "TcpKeepalive.time", "TcpKeepalive.interval":
+	case "TcpKeepalive.time", "TcpKeepalive.interval", "ProxyConfig.drain_duration":
 		seconds = true
 	}
+	zero = zero || strings.HasPrefix(name, "ConnectionSettings.")
 	switch v := d.AsDuration(); {
 	case d.CheckValid() != nil:
 		c.errorf(path, "not a time that exists: %s", d.CheckValid())

@@ -24,14 +24,16 @@ func (c *Context) Classify(n Node) Facets {
 		Rules:        c.rulesFor(n),
 		Identity:     n.Identity,
 		Probe:        n.Probe,
-		ProxyConfig:  n.ProxyConfig,
+		Application:  n.Application,
 
 		PeerAuthentication:    c.policiesFor(c.peers, config.PeerAuthentication, n),
 		RequestAuthentication: c.policiesFor(c.requests, config.RequestAuthentication, n),
 		AuthorizationPolicy:   c.policiesFor(c.authorization, config.AuthorizationPolicy, n),
-		Telemetry:             c.telemetryFor(n),
+		Telemetry:             c.byLevel(c.telemetry, config.Telemetry, n),
 		Patches:               c.patchesFor(n),
 	}
+	settings := c.settingsFor(n)
+	f.ProxyConfig, f.AgentConfig = settings.traffic, settings.process
 	root := c.in.Mesh.Config.GetRootNamespace()
 	switch n.Type {
 	case Router:

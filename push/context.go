@@ -51,8 +51,8 @@ type Context struct {
 	workloads workloadIndex
 	entries   workloadEntries
 
-	peers, requests, authorization, telemetry, filters, extensions policies
-	identities                                                     identities
+	peers, requests, authorization, telemetry, proxyConfigs, filters, extensions policies
+	identities                                                                   identities
 
 	networkGateways *intern.List[networkGateway]
 
@@ -126,6 +126,8 @@ func (c *Context) index(ch pmap.Change[config.Key, *config.Object]) {
 		c.telemetry.byKey = set(c.telemetry.byKey, ch.Key, ch.New)
 	case config.TrafficExtension:
 		c.extensions.byKey = set(c.extensions.byKey, ch.Key, ch.New)
+	case config.ProxyConfig:
+		c.proxyConfigs.byKey = set(c.proxyConfigs.byKey, ch.Key, ch.New)
 	case config.EnvoyFilter:
 		c.filters.byKey = set(c.filters.byKey, ch.Key, ch.New)
 	}

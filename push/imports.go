@@ -45,11 +45,13 @@ func egressListeners(s *networking.Sidecar) []*networking.IstioEgressListener {
 }
 
 // Imports are the "namespace/host" patterns of a Sidecar's egress listener or of a Gateway's
-// server: hosts by namespace. The namespace "*" stands for all.
+// server: hosts by namespace. The namespace "*" stands for all. "~" before a namespace means that its
+// hosts are left out.
 type Imports map[string][]string
 
-// ParseImports parses patterns. The namespace "." stands for namespace, and "~" for none. A pattern
-// without a namespace is for all.
+// ParseImports parses patterns. The namespace "." stands for namespace. A pattern without a
+// namespace is for all, and so is the namespace "~".
+// Source: istio.io, IstioEgressListener.hosts.
 func ParseImports(patterns []string, namespace string) Imports {
 	out := Imports{}
 	for _, p := range patterns {
@@ -59,9 +61,9 @@ func ParseImports(patterns []string, namespace string) Imports {
 		}
 		switch ns {
 		case "~":
-			continue
-		case ".":
-			ns = namespace
+			ns = "~*"
+		case ".", "~.":
+			ns = strings.TrimSuffix(ns, ".") + namespace
 		}
 		out[ns] = append(out[ns], host)
 	}
@@ -87,9 +89,16 @@ func (im Imports) route(vs *VirtualService) bool {
 	return slices.ContainsFunc(vs.Spec.Hosts, func(h string) bool { return im.Cover(vs.Object.Namespace, h) })
 }
 
-// Cover reports whether a pattern covers a host of a namespace. It is enough if it covers a part of
-// a wildcard host.
+// Cover reports whether a pattern covers a host of a namespace, and none leaves it out. It is enough
+// if it covers a part of a wildcard host; all of it is left out or nothing.
 func (im Imports) Cover(namespace, host string) bool {
+	contains := func(pattern string) bool {
+		suffix, wild := strings.CutPrefix(pattern, "*")
+		return pattern == host || wild && strings.HasSuffix(host, suffix)
+	}
+	if slices.ContainsFunc(im["~"+namespace], contains) || slices.ContainsFunc(im["~*"], contains) {
+		return false
+	}
 	overlaps := func(pattern string) bool { return HostsOverlap(pattern, host) }
 	return slices.ContainsFunc(im[namespace], overlaps) || slices.ContainsFunc(im["*"], overlaps)
 }

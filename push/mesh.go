@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	mesh "istio.io/api/mesh/v1alpha1"
+
+	"github.com/ashore-mesh/ashore/config"
 )
 
 // Mesh holds the mesh-wide settings. Immutable: the pointer is the version.
@@ -20,13 +22,9 @@ type Mesh struct {
 // TrustDomain returns the trust domain of the mesh. The default is cluster.local, as in Istio.
 func (m *Mesh) TrustDomain() string { return cmp.Or(m.Config.GetTrustDomain(), "cluster.local") }
 
-// ClusterVariable is the member of MeshConfig's defaultConfig.proxyMetadata with the cluster ID.
-// Source: Istio.
-const ClusterVariable = "ISTIO_META_CLUSTER_ID"
-
 // Cluster returns the cluster ID of the mesh in metrics. The default is the trust domain.
 func (m *Mesh) Cluster() string {
-	return cmp.Or(m.Config.GetDefaultConfig().GetProxyMetadata()[ClusterVariable], m.TrustDomain())
+	return cmp.Or(m.Config.GetDefaultConfig().GetProxyMetadata()[config.ClusterVariable], m.TrustDomain())
 }
 
 // TrustDomains returns the trust domain of the mesh, then its aliases, each once.

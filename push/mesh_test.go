@@ -240,7 +240,7 @@ func (e *editor) edit(what, which, how byte) {
 			return
 		}
 		s := &networking.Sidecar{Egress: []*networking.IstioEgressListener{{Hosts: []string{[]string{"./*", "*/*",
-			"b/*", "*/*.example.com", "~/*"}[int(how)%5]}}}}
+			"b/*", "*/*.example.com", "~/*"}[int(how)%5], []string{"~/none.test", "~b/*"}[int(how)/2%2]}}}}
 		if how%4 == 1 {
 			s.Ingress = []*networking.IstioIngressListener{{Port: &networking.SidecarPort{Number: 8080}}}
 		}

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"unique"
 
+	mesh "istio.io/api/mesh/v1alpha1"
+
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/internal/secret"
@@ -75,9 +77,12 @@ type Node struct {
 	Probe unique.Handle[string]
 	// Metadata lists the metadata of the node that is text, sorted by key. EnvoyFilters match it.
 	Metadata *intern.List[Label]
-	// ProxyConfig is the part of Istio's ProxyConfig that annotations of this WorkloadGroup set, in
-	// protobuf encoding; zero if there is no group.
+	// ProxyConfig is Istio's ProxyConfig that annotations of this WorkloadGroup contain, in protobuf
+	// encoding. It is zero or an empty text if there is none.
 	ProxyConfig unique.Handle[string]
+	// Application is the port and path of the application's metrics, "9100/metrics", as annotations of
+	// this WorkloadGroup say. It is empty if there are none.
+	Application string
 }
 
 // metadata returns the metadata with that key. It is empty if there is none.
@@ -135,8 +140,13 @@ type Facets struct {
 	// without Rules: only gateways may have the secrets of other DestinationRules.
 	// Source: istio.io, ClientTLSSettings.credentialName.
 	Secrets *secret.Namespace
-	// Probe and ProxyConfig are those of Node.
-	Probe, ProxyConfig unique.Handle[string]
+	// Probe and Application are those of Node.
+	Probe       unique.Handle[string]
+	Application string
+	// ProxyConfig and AgentConfig hold the settings of the proxy: the mesh's defaultConfig, the
+	// ProxyConfig objects that apply to it, and the annotation of its WorkloadGroup. ProxyConfig has
+	// what Envoy's resources depend on, AgentConfig what the agent applies. Nil if nothing is set.
+	ProxyConfig, AgentConfig *mesh.ProxyConfig
 	// PeerAuthentication, RequestAuthentication and AuthorizationPolicy list the objects of these
 	// kinds in the proxy's and in the root namespace that select the proxy, sorted by CompareAge.
 	PeerAuthentication    *intern.List[*config.Object]

@@ -45,6 +45,9 @@ type tables struct {
 	scope        *memo.Func[Scope, Scope]
 	gatewaysOf   *memo.Func[networkGatewaysIn, NetworkGateways]
 
+	proxySettings *memo.Func[proxyConfigIn, proxySettings]
+	proxyConfigs  *memo.Func[string, mesh.ProxyConfig] // by encoding
+
 	identities   intern.Lists[Identity]
 	peerPolicies *memo.Func[PeerPolicies, PeerPolicies]
 
@@ -70,6 +73,9 @@ func newTables() *tables {
 		identityView: memo.New(newIdentityView),
 		scope:        memo.New(pointer[Scope]),
 		gatewaysOf:   memo.New(newNetworkGateways),
+
+		proxySettings: memo.New(newProxySettings),
+		proxyConfigs:  memo.New(decodeProxyConfig),
 
 		peerPolicies: memo.New(newPeerPolicies),
 

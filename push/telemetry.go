@@ -12,29 +12,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/intern"
 )
 
-// telemetryFor returns Facets.Telemetry. Of several objects for one level, the oldest applies.
-// Source: istio.io, Telemetry: objects with a selector apply in their own namespace only.
-func (c *Context) telemetryFor(n Node) *intern.List[*config.Object] {
-	root := c.in.Mesh.Config.GetRootNamespace()
-	matches := func(want map[string]string) bool { return selects(want, n.Labels) }
-	var levels [3]*config.Object // of the mesh, of the namespace, of the labels
-	for _, o := range c.telemetry.matching(config.Telemetry, n.Namespace, root, matches) {
-		level := 0
-		switch {
-		case len(SelectorLabels(o)) > 0 && o.Namespace == n.Namespace:
-			level = 2
-		case len(SelectorLabels(o)) > 0:
-			continue
-		case o.Namespace != root:
-			level = 1
-		}
-		if levels[level] == nil {
-			levels[level] = o
-		}
-	}
-	return c.tables.objects.Of(slices.DeleteFunc(levels[:], func(o *config.Object) bool { return o == nil }))
-}
-
 // providersFor returns the extension providers that a proxy may call: the one that its policies
 // name, and those of its telemetry.
 func (c *Context) providersFor(f Facets) *intern.List[*mesh.MeshConfig_ExtensionProvider] {

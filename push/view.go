@@ -88,6 +88,7 @@ type contextCache struct {
 	servers       sync.Map // serverViewIn -> *serverView
 	filters       sync.Map // filterViewIn -> *filterView
 	patches       sync.Map // patchesIn -> *Patches
+	proxyConfigs  sync.Map // proxyConfigIn -> *proxySettings
 	versions      sync.Map // pattern of EnvoyFilters -> *regexp.Regexp
 }
 
@@ -193,6 +194,7 @@ func (in viewIn) localityFacts(d *Destinations) (byLocality bool, keys *intern.L
 		}
 	}
 	add(in.mesh.Config.GetLocalityLbSetting())
+	byLocality = byLocality || in.mesh.Config.GetDefaultTrafficPolicy().GetOutlierDetection() != nil
 	policy := func(p *networking.TrafficPolicy) {
 		byLocality = byLocality || p.GetOutlierDetection() != nil
 		add(p.GetLoadBalancer().GetLocalityLbSetting())

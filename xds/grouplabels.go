@@ -7,7 +7,6 @@ import (
 	"strings"
 	"unique"
 
-	meshconfig "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -39,7 +38,7 @@ func (st *stream) node(c Context) push.Node {
 	return st.labelled.node
 }
 
-// labelled is n with the labels of a group, and the group's network, probe and ProxyConfig.
+// labelled is n with the labels of a group, and the group's network, probe, ProxyConfig and metrics.
 func (ns *nodes) labelled(n push.Node, group *config.Object) push.Node {
 	spec := group.Spec.(*networking.WorkloadGroup)
 	own := make(map[string]string, len(n.Labels.Items()))
@@ -58,11 +57,7 @@ func (ns *nodes) labelled(n push.Node, group *config.Object) push.Node {
 		probe = resource.Encode(spec.Probe)
 	}
 	n.Probe = unique.Make(string(probe))
-	stats, application := config.GroupMetrics(group)
-	c := &meshconfig.ProxyConfig{ProxyStatsMatcher: stats}
-	if application != "" {
-		c.ProxyMetadata = map[string]string{resource.ApplicationMetrics: application}
-	}
-	n.ProxyConfig = unique.Make(string(resource.Encode(c)))
+	c, application := config.GroupSettings(group)
+	n.ProxyConfig, n.Application = unique.Make(string(resource.Encode(c))), application
 	return n
 }

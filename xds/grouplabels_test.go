@@ -2,7 +2,6 @@ package xds
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"unique"
 
@@ -64,9 +63,9 @@ func TestGroupLabels(t *testing.T) {
 		t.Errorf("a group without a probe has one: %v", got)
 	}
 	annotated := group(nil)
-	annotated.Annotations = map[string]string{"prometheus.io/port": "9100"}
-	if got := st.node(groups{web: annotated}).ProxyConfig.Value(); !strings.Contains(got, "9100/metrics") {
-		t.Errorf("the annotations give %q", got)
+	annotated.Annotations = map[string]string{"prometheus.io/port": "9100", "proxy.istio.io/config": "statusPort: 15020"}
+	if got := st.node(groups{web: annotated}); got.Application != "9100/metrics" || got.ProxyConfig.Value() == "" {
+		t.Errorf("the annotations give %q and %q", got.Application, got.ProxyConfig.Value())
 	}
 	if got := st.node(groups{}); got != own {
 		t.Errorf("the group is gone: got %v", got)

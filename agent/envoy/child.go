@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -36,7 +37,8 @@ func NewChild(path, bootstrap string, o Options, stdout, stderr io.Writer, log h
 	if more := os.Getenv(resourceVariable); more != "" {
 		resource += "," + more
 	}
-	return &Child{restarter{log: log}, path, args, append(os.Environ(), resourceVariable+"="+resource), stdout, stderr}
+	env := slices.Concat(os.Environ(), o.Variables, []string{resourceVariable + "=" + resource})
+	return &Child{restarter{log: log}, path, args, env, stdout, stderr}
 }
 
 // Run implements Runner. After last has ended, Envoy is not restarted.

@@ -89,8 +89,8 @@ func (l *launch) epoch(name string) (int, bool) {
 	return n, ours && err == nil && n >= 0
 }
 
-// content returns the files of an epoch by path. The unit reads two lines of the first: Envoy's
-// arguments, and its resource attributes.
+// content returns the files of an epoch by path. The unit reads the first up to an empty line: Envoy's
+// arguments, its resource attributes, and a line for each environment variable.
 func (l *launch) content(epoch int) map[string][]byte {
 	prefix := l.files + strconv.Itoa(epoch)
 	args := append(l.arguments(),
@@ -102,8 +102,9 @@ func (l *launch) content(epoch int) map[string][]byte {
 	if epoch > 0 { // systemd restarts a crashed Envoy with the same arguments; its predecessor may have ended
 		args = append(args, "--skip-hot-restart-on-no-parent")
 	}
+	lines := append([]string{strings.Join(args, " "), l.resource()}, l.Variables...)
 	return map[string][]byte{
-		prefix + ".args": fmt.Appendf(nil, "%s\n%s\nWritten by ashore-agent. Program: %s\n", strings.Join(args, " "), l.resource(), l.program),
+		prefix + ".args": fmt.Appendf(nil, "%s\n\nWritten by ashore-agent. Program: %s\n", strings.Join(lines, "\n"), l.program),
 		prefix + ".json": l.Bootstrap,
 	}
 }

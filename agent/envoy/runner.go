@@ -52,6 +52,8 @@ type Options struct {
 	DrainTime time.Duration
 	// Service is the name of the workload's service in spans, "web.shop".
 	Service string
+	// Variables are environment variables, "NAME=value", without line ends.
+	Variables []string
 }
 
 // resourceVariable is the environment variable that describes Envoy in spans and logs.

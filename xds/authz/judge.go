@@ -76,7 +76,7 @@ func Judge(sc *push.Scope, r Request) Decision {
 	}
 	r.Host = normalHost(r.Host)
 	written := r.Path
-	r.Path = normalPath(r.Path, sc.Mesh.Config.GetPathNormalization().GetNormalization())
+	r.Path = pathOf(r.Path, sc)
 	results := evaluate(sc, r)
 	d := Decision{Steps: steps(sc, results.rules)}
 	d.decide(results)

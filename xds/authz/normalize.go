@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	mesh "istio.io/api/mesh/v1alpha1"
+
+	"github.com/ashore-mesh/ashore/push"
 )
 
 // normalHost is a host as proxies compare it: without one dot at the end of the name or the port.
@@ -17,6 +19,14 @@ func normalHost(host string) string {
 		return host[:i] + host[i+1:]
 	}
 	return host
+}
+
+// pathOf is normalPath for the proxies of a scope. Their connectionSettings may change more.
+func pathOf(text string, sc *push.Scope) string {
+	if sc.ProxyConfig.GetConnectionSettings() != nil && regexp.MustCompile(`(?i)//|%2f|%5c`).MatchString(text) {
+		return ""
+	}
+	return normalPath(text, sc.Mesh.Config.GetPathNormalization().GetNormalization())
 }
 
 // normalPath is a path as proxies compare it. It is empty, unknown, where explain cannot tell how

@@ -1,7 +1,6 @@
 package gen_test
 
 import (
-	"fmt"
 	"testing"
 	"unique"
 
@@ -50,32 +49,32 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// What a group's annotations and the mesh say about statistics and metrics is in the same resource.
-func TestGroupProxyConfig(t *testing.T) {
+// What the settings of a proxy, its group and the mesh say to its agent is in one resource.
+func TestAgentConfig(t *testing.T) {
 	t.Parallel()
-	text := func(c *meshconfig.ProxyConfig) unique.Handle[string] { return unique.Make(string(resource.Encode(c))) }
-	stats := func(prefix string) *meshconfig.ProxyConfig_ProxyStatsMatcher {
-		return &meshconfig.ProxyConfig_ProxyStatsMatcher{InclusionPrefixes: []string{prefix}}
-	}
-	group := text(&meshconfig.ProxyConfig{ProxyStatsMatcher: stats("group."),
-		ProxyMetadata: map[string]string{resource.ApplicationMetrics: "9100/metrics"}})
+	merged := &meshconfig.MeshConfig{}
+	unmerged := &meshconfig.MeshConfig{EnablePrometheusMerge: wrapperspb.Bool(false)}
+	config := &meshconfig.ProxyConfig{Concurrency: wrapperspb.Int32(3), ProxyMetadata: map[string]string{"A": "b"}}
 	for name, tc := range map[string]struct {
-		mesh       *meshconfig.MeshConfig
-		stats, app string
+		mesh   *meshconfig.MeshConfig
+		facets push.Facets
+		want   *meshconfig.ProxyConfig
 	}{
-		"group": {&meshconfig.MeshConfig{}, "[group.]", "9100/metrics"},
-		"mesh": {&meshconfig.MeshConfig{DefaultConfig: &meshconfig.ProxyConfig{ProxyStatsMatcher: stats("mesh.")}},
-			"[group. mesh.]", "9100/metrics"},
-		"no merging": {&meshconfig.MeshConfig{EnablePrometheusMerge: wrapperspb.Bool(false)}, "[group.]", ""},
+		"settings": {merged, push.Facets{AgentConfig: config}, config},
+		"metrics": {merged, push.Facets{AgentConfig: config, Application: "9100/metrics"}, &meshconfig.ProxyConfig{
+			Concurrency:   wrapperspb.Int32(3),
+			ProxyMetadata: map[string]string{"A": "b", resource.ApplicationMetrics: "9100/metrics"}}},
+		"no merging": {unmerged, push.Facets{AgentConfig: config, Application: "9100/metrics"}, config},
+		"a group":    {merged, push.Facets{Probe: unique.Make("")}, &meshconfig.ProxyConfig{}},
 	} {
-		r := gen.New().Set(agent.ProxyConfigType, &push.Scope{Facets: push.Facets{ProxyConfig: group},
-			Mesh: &push.Mesh{Config: tc.mesh}}).Get(agent.ProxyConfigName)
+		sc := &push.Scope{Facets: tc.facets, Mesh: &push.Mesh{Config: tc.mesh}}
+		r := gen.New().Set(agent.ProxyConfigType, sc).Get(agent.ProxyConfigName)
 		var got meshconfig.ProxyConfig
 		if err := r.Any().UnmarshalTo(&got); err != nil {
 			t.Fatal(err)
 		}
-		if s := fmt.Sprint(got.ProxyStatsMatcher.InclusionPrefixes); s != tc.stats || got.ProxyMetadata[resource.ApplicationMetrics] != tc.app {
-			t.Errorf("%s: got %s and %v", name, s, got.ProxyMetadata)
+		if !proto.Equal(&got, tc.want) {
+			t.Errorf("%s: got %v, want %v", name, &got, tc.want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"unique"
 
+	"google.golang.org/protobuf/proto"
 	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/internal/intern"
@@ -20,7 +21,7 @@ const ProxyConfigType = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
 const ProxyConfigName = "trust-bundle"
 
 // TrustBundles makes the resource that holds the trusted authorities, resource.BypassedPorts where
-// there are any, and what annotations of the workload's group set. It depends on nothing else: a
+// there are any, and the settings of the proxy that its agent applies. It depends on nothing else: a
 // revocation sends none anew.
 type TrustBundles struct {
 	roots intern.Lists[string]
@@ -29,22 +30,22 @@ type TrustBundles struct {
 
 // bundleIn is everything that the resource depends on.
 type bundleIn struct {
-	roots    *intern.List[string]
-	bypassed string
-	group    string                                    // push.Node.ProxyConfig
-	stats    *meshconfig.ProxyConfig_ProxyStatsMatcher // of the whole mesh
-	unmerged bool                                      // the mesh forbids to read the application's metrics
+	roots       *intern.List[string]
+	bypassed    string
+	config      *meshconfig.ProxyConfig
+	application string // where the agent reads the application's metrics; empty: nowhere
 }
 
-// Plans implements envoy.Kind. There is nothing without a certificate authority and a group.
+// Plans implements envoy.Kind. There is nothing without a certificate authority, a group and settings.
 func (b *TrustBundles) Plans(sc *push.Scope) (shared, own envoy.Plan) {
-	in := bundleIn{}
-	if sc.ProxyConfig != (unique.Handle[string]{}) {
-		merge := sc.Mesh.Config.GetEnablePrometheusMerge()
-		in.group, in.unmerged = sc.ProxyConfig.Value(), merge != nil && !merge.GetValue()
-		in.stats = sc.Mesh.Config.GetDefaultConfig().GetProxyStatsMatcher()
-	} else if sc.Trust == nil {
+	if sc.Trust == nil && sc.Probe == (unique.Handle[string]{}) && sc.AgentConfig == nil {
 		return nil, nil
+	}
+	in := bundleIn{config: sc.AgentConfig}
+	if sc.Application != "" {
+		if merge := sc.Mesh.Config.GetEnablePrometheusMerge(); merge == nil || merge.GetValue() {
+			in.application = sc.Application
+		}
 	}
 	if sc.Trust != nil {
 		in.roots = b.roots.Of(sc.Trust.Roots)
@@ -59,17 +60,17 @@ func (b *TrustBundles) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 // Layer implements envoy.Plan.
 func (in bundleIn) Layer() *envoy.Layer {
 	r := resource.New(ProxyConfigType, ProxyConfigName, nil, func() []byte {
-		c := &meshconfig.ProxyConfig{CaCertificatesPem: in.roots.Items(), ProxyStatsMatcher: in.stats,
-			ProxyMetadata: map[string]string{}}
-		if in.bypassed != "" {
-			c.ProxyMetadata[resource.BypassedPorts] = in.bypassed
+		c := &meshconfig.ProxyConfig{ProxyMetadata: map[string]string{}}
+		proto.Merge(c, in.config)
+		c.CaCertificatesPem = in.roots.Items()
+		for name, value := range map[string]string{
+			resource.BypassedPorts: in.bypassed, resource.ApplicationMetrics: in.application,
+		} {
+			if value != "" {
+				c.ProxyMetadata[name] = value
+			}
 		}
-		if in.unmerged {
-			c.ProxyMetadata[resource.ApplicationMetrics] = ""
-		}
-		// Encoded messages one after another are one message. Lists are joined; what comes last takes
-		// precedence.
-		return append([]byte(in.group), resource.Encode(c)...)
+		return resource.Encode(c)
 	})
 	return envoy.NewLayer(r)
 }

@@ -44,6 +44,8 @@ type clusterIn struct {
 	families     envoy.Families
 	// identity says that the proxy has a certificate of the mesh.
 	identity bool
+	// keepCase is keepsCase.
+	keepCase bool
 	// endpoints are those of destinations.Index.DNS, in that order; nil: there are none, and the rest
 	// is not set either.
 	endpoints *intern.List[*registry.EndpointList]
@@ -62,7 +64,7 @@ func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 	index := g.indexes.Of(sc)
 	in := clusterIn{
 		generator: g, destinations: sc.Destinations, mesh: sc.Mesh, router: sc.Type == push.Router,
-		interception: sc.Interception, families: envoy.FamiliesOf(sc), identity: sc.Identity,
+		interception: sc.Interception, families: envoy.FamiliesOf(sc), identity: sc.Identity, keepCase: keepsCase(sc),
 		endpoints: g.indexes.Endpoints(index.DNS, sc),
 	}
 	if len(index.DNS) > 0 {
@@ -75,7 +77,7 @@ func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 		in.client = destination.ClientOf(sc)
 	}
 	if sc.Own != nil {
-		own = workloadIn{Workload: workload.Of(sc), mesh: sc.Mesh, pools: g.poolsOf(sc)}
+		own = workloadIn{Workload: workload.Of(sc), mesh: sc.Mesh, pools: g.poolsOf(sc), keepCase: keepsCase(sc)}
 	}
 	return in, own
 }
@@ -91,7 +93,8 @@ type clusterSpec struct {
 	forwarded bool
 	mutual    destination.Mutual // whether mutual TLS is spoken
 	// anyName says that no endpoint names a service account, where mutual TLS is spoken.
-	anyName bool
+	anyName  bool
+	keepCase bool // see keepsCase
 	// families is set only where the proxy resolves names.
 	families envoy.Families
 	subset   *networking.Subset
@@ -110,7 +113,8 @@ func (in clusterIn) Layer() *envoy.Layer {
 	parts := in.fixed()
 	next := 0
 	for _, d := range in.destinations.Items() {
-		spec := clusterSpec{service: d.Service, mesh: in.mesh, router: in.router, rule: destination.Deciding(d.Rule)}
+		spec := clusterSpec{service: d.Service, mesh: in.mesh, router: in.router, keepCase: in.keepCase,
+			rule: destination.Deciding(d.Rule)}
 		carried := endpoint.Assignment{Service: d.Service, Cluster: in.mesh.Cluster(), Gateways: in.gateways}
 		dns := destination.IsDNS(d.Service.Resolution)
 		if dns {
@@ -122,7 +126,7 @@ func (in clusterIn) Layer() *envoy.Layer {
 		}
 		destination.EachCluster(d, func(port uint32, s *networking.Subset, forwarded bool) {
 			spec.forwarded = forwarded
-			spec.port, spec.subset, spec.policy = port, s, destination.PolicyFor(d.Rule, s, port)
+			spec.port, spec.subset, spec.policy = port, s, destination.PolicyFor(d.Rule, s, port).OrMesh(in.mesh)
 			spec = spec.withMutual(in.identity, d.Identities)
 			if dns {
 				carried.Port, carried.Subset, carried.Forwarded = port, s, forwarded

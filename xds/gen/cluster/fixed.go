@@ -47,8 +47,9 @@ func (in clusterIn) passthrough(name string) *clusterv3.Cluster {
 		LbPolicy:             clusterv3.Cluster_CLUSTER_PROVIDED,
 	}
 	h := &upstreamHTTP{protocol: upstreamAsClient}
+	h.keepCase(in.keepCase)
 	h.common.IdleTimeout = durationpb.New(passthroughIdle)
-	applyPool(c, h, nil, in.mesh)
+	applyPool(c, h, in.mesh.Config.GetDefaultTrafficPolicy().GetConnectionPool(), in.mesh)
 	h.apply(c)
 	return c
 }

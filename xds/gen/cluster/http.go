@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"strconv"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -14,6 +15,7 @@ import (
 	mesh "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
@@ -36,6 +38,7 @@ const (
 // upstreamHTTP collects a cluster's HTTP options.
 type upstreamHTTP struct {
 	protocol upstreamProtocol
+	http1    *corev3.Http1ProtocolOptions // nil: Envoy's defaults
 	http2    corev3.Http2ProtocolOptions
 	// common are the options of every version, upstream those of upstream connections alone.
 	common   corev3.HttpProtocolOptions
@@ -65,6 +68,18 @@ func (s clusterShape) upstreamHTTP() *upstreamHTTP {
 		h.protocol = upstreamHTTP2
 	}
 	return h
+}
+
+// keepCase leaves the names of HTTP/1 headers as they were written, if keep says so.
+func (h *upstreamHTTP) keepCase(keep bool) {
+	if keep {
+		h.http1 = envoy.KeepHeaderCase()
+	}
+}
+
+// keepsCase says that a proxy leaves the names of HTTP/1 headers as they were written.
+func keepsCase(sc *push.Scope) bool {
+	return sc.ProxyConfig.GetProxyHeaders().GetPreserveHttp1HeaderCase().GetValue()
 }
 
 // pool sets what connection pools say of HTTP connections.
@@ -119,9 +134,10 @@ func (h *upstreamHTTP) apply(c *clusterv3.Cluster) {
 	if proto.Size(&h.upstream) > 0 {
 		options.UpstreamHttpProtocolOptions = &h.upstream
 	}
-	if h.protocol == upstreamHTTP1 && proto.Size(options) == 0 {
+	if h.protocol == upstreamHTTP1 && h.http1 == nil && proto.Size(options) == 0 {
 		return
 	}
+	http1 := cmp.Or(h.http1, &corev3.Http1ProtocolOptions{})
 	switch h.protocol {
 	case upstreamHTTP2:
 		options.UpstreamProtocolOptions = &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig{
@@ -129,11 +145,11 @@ func (h *upstreamHTTP) apply(c *clusterv3.Cluster) {
 		}}
 	case upstreamAsClient:
 		options.UpstreamProtocolOptions = &upstreamv3.HttpProtocolOptions_UseDownstreamProtocolConfig{UseDownstreamProtocolConfig: &upstreamv3.HttpProtocolOptions_UseDownstreamHttpConfig{
-			HttpProtocolOptions: &corev3.Http1ProtocolOptions{}, Http2ProtocolOptions: &h.http2,
+			HttpProtocolOptions: http1, Http2ProtocolOptions: &h.http2,
 		}}
 	default:
 		options.UpstreamProtocolOptions = &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig{
-			ProtocolConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: &corev3.Http1ProtocolOptions{}},
+			ProtocolConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: http1},
 		}}
 	}
 	c.TypedExtensionProtocolOptions = map[string]*anypb.Any{httpOptionsKey: envoy.Packed(options)}

@@ -24,7 +24,7 @@ import (
 // could have one for each of its hosts. On an HTTP port (http), where Envoy verifies what it had
 // asked for, they are refused.
 func (s clusterShape) applyTLS(c *clusterv3.Cluster, h *upstreamHTTP, identities []string) {
-	t, peer, http := s.policy.Tls, s.peer, s.protocol.IsHTTP()
+	t, peer, http, m := s.policy.Tls, s.peer, s.protocol.IsHTTP(), s.mesh
 	if !destination.UsesTLS(t) {
 		return
 	}
@@ -34,7 +34,7 @@ func (s clusterShape) applyTLS(c *clusterv3.Cluster, h *upstreamHTTP, identities
 	}
 	verify := !t.InsecureSkipVerify.GetValue()
 	anyName := verify && len(names) == 0
-	tls := &tlsv3.UpstreamTlsContext{Sni: cmp.Or(t.Sni, envoy.SNIOf(peer)), CommonTlsContext: envoy.ClientTLS()}
+	tls := &tlsv3.UpstreamTlsContext{Sni: cmp.Or(t.Sni, envoy.SNIOf(peer)), CommonTlsContext: envoy.ClientTLS(m)}
 	switch {
 	case t.Sni != "":
 		tls.AutoSniSanValidation = anyName

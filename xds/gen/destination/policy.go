@@ -49,6 +49,13 @@ func PolicyFor(rule *push.DestinationRule, subset *networking.Subset, port uint3
 	return p
 }
 
+// OrMesh returns p with the mesh's settings where p has none.
+// Source: istio.io, MeshConfig.defaultTrafficPolicy.
+func (p Policy) OrMesh(m *push.Mesh) Policy {
+	defaults := m.Config.GetDefaultTrafficPolicy()
+	return Policy{Pool: defaults.GetConnectionPool(), Outlier: defaults.GetOutlierDetection()}.with(p)
+}
+
 // TunnelFor is the tunnel for connections to a destination; nil: none. A subset has its own only.
 // Source: Istio, pilot/pkg/networking/core/tunnelingconfig.
 func TunnelFor(rule *push.DestinationRule, subset string) *networking.TrafficPolicy_TunnelSettings {

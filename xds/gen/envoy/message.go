@@ -6,6 +6,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	preservecasev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/header_formatters/preserve_case/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -47,6 +48,14 @@ func HTTPFilter(name string, config proto.Message) *hcmv3.HttpFilter {
 // InlineString is data that is a text.
 func InlineString(s string) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: s}}
+}
+
+// KeepHeaderCase leaves the names of HTTP/1 headers as they were written.
+// Source: envoyproxy.io, "HTTP/1.1 header casing".
+func KeepHeaderCase() *corev3.Http1ProtocolOptions {
+	format := Extension("preserve_case", &preservecasev3.PreserveCaseFormatterConfig{})
+	return &corev3.Http1ProtocolOptions{HeaderKeyFormat: &corev3.Http1ProtocolOptions_HeaderKeyFormat{
+		HeaderFormat: &corev3.Http1ProtocolOptions_HeaderKeyFormat_StatefulFormatter{StatefulFormatter: format}}}
 }
 
 // FromADS says that a resource comes by the stream that this one came by.

@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"cmp"
 	"net/netip"
 	"strings"
 
@@ -71,18 +72,27 @@ func meshCiphers() []string {
 // MeshConfig.meshMTLS.
 func meshParameters(t *mesh.MeshConfig_TLSConfig) *tlsv3.TlsParameters {
 	p := &tlsv3.TlsParameters{
-		TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2,
+		TlsMinimumProtocolVersion: cmp.Or(LeastTLSVersion(t), tlsv3.TlsParameters_TLSv1_2),
 		TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 		CipherSuites:              t.GetCipherSuites(),
 		EcdhCurves:                t.GetEcdhCurves(),
-	}
-	if t.GetMinProtocolVersion() == mesh.MeshConfig_TLSConfig_TLSV1_3 {
-		p.TlsMinimumProtocolVersion = tlsv3.TlsParameters_TLSv1_3
 	}
 	if len(p.CipherSuites) == 0 {
 		p.CipherSuites = meshCiphers()
 	}
 	return p
+}
+
+// LeastTLSVersion is the lowest version that the mesh sets. Zero is Envoy's default.
+func LeastTLSVersion(t *mesh.MeshConfig_TLSConfig) tlsv3.TlsParameters_TlsProtocol {
+	switch t.GetMinProtocolVersion() {
+	case mesh.MeshConfig_TLSConfig_TLSV1_2:
+		return tlsv3.TlsParameters_TLSv1_2
+	case mesh.MeshConfig_TLSConfig_TLSV1_3:
+		return tlsv3.TlsParameters_TLSv1_3
+	default:
+		return tlsv3.TlsParameters_TLS_AUTO
+	}
 }
 
 // AnyWorkload matches the certificates of every workload of the mesh, and of nothing else: the
@@ -139,11 +149,14 @@ func TLSSocket(t proto.Message) *corev3.TransportSocket {
 	}
 }
 
-// ClientTLS are the versions of TLS that are spoken upstream: 1.2 and 1.3, as Istio does.
-func ClientTLS() *tlsv3.CommonTlsContext {
+// ClientTLS is the TLS that is spoken upstream: versions 1.2 and 1.3, as Istio does, with the ciphers
+// and curves of the mesh. Source: istio.io, MeshConfig.tlsDefaults.
+func ClientTLS(m *push.Mesh) *tlsv3.CommonTlsContext {
 	return &tlsv3.CommonTlsContext{TlsParams: &tlsv3.TlsParameters{
 		TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2,
 		TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
+		CipherSuites:              m.Config.GetTlsDefaults().GetCipherSuites(),
+		EcdhCurves:                m.Config.GetTlsDefaults().GetEcdhCurves(),
 	}}
 }
 

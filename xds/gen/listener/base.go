@@ -4,6 +4,7 @@ import (
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen/access"
@@ -20,6 +21,9 @@ type listenerSettings struct {
 	families     envoy.Families
 	// catchAll is the cluster of connections to unknown destinations.
 	catchAll string
+	// proxy has what the proxy's settings say of its traffic; router says that it is a gateway.
+	proxy  *meshconfig.ProxyConfig
+	router bool
 	// identity says that the proxy has a certificate of the mesh.
 	identity bool
 	// dynamic says that the proxy resolves hosts that clients name, whose addresses are of families.
@@ -37,6 +41,8 @@ func (g *Generator) settingsOf(sc *push.Scope) listenerSettings {
 		interception: sc.Interception,
 		families:     envoy.CapturedFamilies(sc),
 		catchAll:     layout.CatchAllCluster(sc),
+		proxy:        sc.ProxyConfig,
+		router:       sc.Type == push.Router,
 		identity:     sc.Identity,
 	}
 	if g.indexes.Of(sc).Dynamic {
@@ -54,6 +60,7 @@ type listenerBase struct {
 	listenerSettings
 	// sent and received are what the proxy reports of traffic that it sends, or receives.
 	sent, received *telemetry.Side
+	connections    *meshconfig.ProxyConfig_ConnectionSettings
 	// httpFilters are the filters of requests that the workload sends, judgedFilters those of requests
 	// that others send to it.
 	httpFilters, judgedFilters []*hcmv3.HttpFilter
@@ -65,9 +72,10 @@ type listenerBase struct {
 
 func newListenerBase(s listenerSettings) *listenerBase {
 	b := &listenerBase{listenerSettings: s, sent: s.telemetry.Side(telemetry.Source),
-		received: s.telemetry.Side(telemetry.Destination)}
+		received: s.telemetry.Side(telemetry.Destination), connections: connectionSettings(s.proxy, s.router)}
 	judges := append([]*hcmv3.HttpFilter{access.BadHostFilter()}, access.JudgeRequests(access.RequestFilters()...)...)
-	b.httpFilters, b.judgedFilters = httpFilters(nil), httpFilters(judges)
+	quiet := s.proxy.GetProxyHeaders().GetEnvoyDebugHeaders().GetDisabled().GetValue()
+	b.httpFilters, b.judgedFilters = httpFilters(nil, quiet), httpFilters(judges, quiet)
 	b.judges = access.JudgeConnections(access.ConnectionFilters()...)
 	filters := func(cluster string, log []*accesslogv3.AccessLog) []*listenerv3.Filter {
 		return []*listenerv3.Filter{tcpFilter(tcpProxy(tcpSpec{statPrefix: cluster, cluster: cluster}, log))}

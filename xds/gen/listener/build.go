@@ -7,6 +7,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	httpinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/http_inspector/v3"
 	originaldstv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_dst/v3"
+	proxyprotocolv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/proxy_protocol/v3"
 	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -60,6 +61,9 @@ func (s listenerSpec) build(out *envoy.Part) (*listenerv3.Listener, []resource.R
 	}
 	if s.detectsHTTP() || s.side == sideInbound && s.readsTLS() {
 		l.ListenerFiltersTimeout = durationpb.New(s.base.mesh.Config.GetProtocolDetectionTimeout().AsDuration())
+	}
+	if n := s.base.connections.GetListenerPerConnectionBufferLimitBytes(); n != nil {
+		l.PerConnectionBufferLimitBytes = unsigned(n)
 	}
 	if !s.fallback {
 		l.AccessLog = s.base.reports(s.side).Unmatched
@@ -144,6 +148,9 @@ func (s listenerSpec) setChains(l *listenerv3.Listener, out *envoy.Part) *conten
 // listenerFilters find out where a connection was for and what it speaks.
 func (s listenerSpec) listenerFilters() []*listenerv3.ListenerFilter {
 	var out []*listenerv3.ListenerFilter
+	if s.side == sideGateway && s.base.proxy.GetGatewayTopology().GetProxyProtocol() != nil {
+		out = append(out, envoy.ListenerFilter("envoy.filters.listener.proxy_protocol", &proxyprotocolv3.ProxyProtocol{}))
+	}
 	if s.capture == captureHere {
 		out = append(out, envoy.ListenerFilter("envoy.filters.listener.original_dst", &originaldstv3.OriginalDst{}))
 	}

@@ -23,25 +23,27 @@ func boundAge(m *hcmv3.HttpConnectionManager, b push.ConnectionBounds) {
 	if b.Age == 0 {
 		return
 	}
-	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{MaxConnectionDuration: durationpb.New(b.Age),
-		IdleTimeout: positive(b.Idle)}
+	if m.CommonHttpProtocolOptions == nil {
+		m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{}
+	}
+	o := m.CommonHttpProtocolOptions
+	o.MaxConnectionDuration = shorter(o.MaxConnectionDuration, b.Age)
+	o.IdleTimeout = shorter(o.IdleTimeout, b.Idle)
 	m.Http1SafeMaxConnectionDuration = true
 }
 
 // boundLifetime limits the lifetime of a raw connection to that of a certificate. Policies and
 // revocations apply to a raw connection once, when it begins.
 func boundLifetime(p *tcpv3.TcpProxy, b push.ConnectionBounds) {
-	if d := p.MaxDownstreamConnectionDuration; b.Age != 0 && (d == nil || d.AsDuration() > b.Age) {
-		p.MaxDownstreamConnectionDuration = durationpb.New(b.Age)
-	}
+	p.MaxDownstreamConnectionDuration = shorter(p.MaxDownstreamConnectionDuration, b.Age)
 }
 
-// positive is a duration; nil, Envoy's default, where it is zero.
-func positive(d time.Duration) *durationpb.Duration {
-	if d == 0 {
-		return nil
+// shorter returns the shorter of two times, of which none, and zero, is without a limit.
+func shorter(d *durationpb.Duration, limit time.Duration) *durationpb.Duration {
+	if limit != 0 && (d.AsDuration() == 0 || d.AsDuration() > limit) {
+		return durationpb.New(limit)
 	}
-	return durationpb.New(d)
+	return d
 }
 
 // asksForCertificate reports whether clients are asked for a certificate.

@@ -23,8 +23,9 @@ import (
 const serverName = "istio-envoy"
 
 // httpFilters are the filters of requests, the router last. Routes configure fault and cors. judges
-// are those of policies, where requests arrive from others.
-func httpFilters(judges []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
+// are those of policies, where requests arrive from others. quiet leaves out headers that begin with
+// x-envoy.
+func httpFilters(judges []*hcmv3.HttpFilter, quiet bool) []*hcmv3.HttpFilter {
 	out := []*hcmv3.HttpFilter{envoy.HTTPFilter("envoy.filters.http.grpc_stats", &grpcstatsv3.FilterConfig{
 		EmitFilterState:        true,
 		PerMethodStatSpecifier: &grpcstatsv3.FilterConfig_StatsForAllMethods{StatsForAllMethods: wrapperspb.Bool(false)},
@@ -32,7 +33,7 @@ func httpFilters(judges []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	return append(append(out, judges...),
 		envoy.HTTPFilter("envoy.filters.http.fault", &faultv3.HTTPFault{}),
 		envoy.HTTPFilter("envoy.filters.http.cors", &corsv3.Cors{}),
-		envoy.HTTPFilter("envoy.filters.http.router", &routerv3.Router{}),
+		envoy.HTTPFilter("envoy.filters.http.router", &routerv3.Router{SuppressEnvoyHeaders: quiet}),
 	)
 }
 
@@ -45,7 +46,6 @@ func (b *listenerBase) httpManager(side listenerSide, s httpSpec) *hcmv3.HttpCon
 	m := &hcmv3.HttpConnectionManager{
 		CodecType:          hcmv3.HttpConnectionManager_AUTO,
 		StatPrefix:         s.statPrefix,
-		ServerName:         serverName,
 		HttpFilters:        b.httpFilters,
 		AccessLog:          reports.Requests,
 		Tracing:            reports.Tracing,
@@ -55,16 +55,17 @@ func (b *listenerBase) httpManager(side listenerSide, s httpSpec) *hcmv3.HttpCon
 		Proxy_100Continue:  true,
 		UpgradeConfigs:     []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 	}
-	if s.absoluteURLs {
-		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{AllowAbsoluteUrl: wrapperspb.Bool(true)}
-	}
 	if s.route != "" {
 		m.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: envoy.FromADS(),
 			RouteConfigName: s.route}}
 	} else {
 		m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: s.inbound.build()}
 	}
-	forwardClientCertificate(m, side)
+	if side == sideGateway {
+		m.XffNumTrustedHops = b.proxy.GetGatewayTopology().GetNumTrustedProxies()
+	}
+	setHeaders(m, b.proxy.GetProxyHeaders())
+	forwardClientCertificate(m, side, b.proxy)
 	if side != sideOutbound {
 		m.HttpFilters = b.judgedFilters
 		m.StripTrailingHostDot = true
@@ -77,21 +78,15 @@ func (b *listenerBase) httpManager(side listenerSide, s httpSpec) *hcmv3.HttpCon
 		grpcWeb := envoy.HTTPFilter("envoy.filters.http.grpc_web", &grpcwebv3.GrpcWeb{})
 		m.HttpFilters = slices.Concat([]*hcmv3.HttpFilter{grpcWeb}, m.HttpFilters)
 	}
+	if s.absoluteURLs {
+		if m.HttpProtocolOptions == nil {
+			m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{}
+		}
+		m.HttpProtocolOptions.AllowAbsoluteUrl = wrapperspb.Bool(true)
+	}
 	normalizePath(m, b.mesh.Config.GetPathNormalization().GetNormalization())
+	limitConnections(m, b.connections)
 	return m
-}
-
-// forwardClientCertificate replaces x-forwarded-client-cert with the certificate of the connection.
-// Without a certificate Envoy removes the header. Source: Istio for the details; its sidecars
-// append, so that an application that reads the first element believes what the caller wrote.
-func forwardClientCertificate(m *hcmv3.HttpConnectionManager, side listenerSide) {
-	if side == sideOutbound {
-		return
-	}
-	m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
-	m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
-		Subject: wrapperspb.Bool(true), Cert: side == sideGateway, Dns: true, Uri: true,
-	}
 }
 
 // normalizePath rewrites paths before they are matched. Source: Istio's

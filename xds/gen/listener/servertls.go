@@ -1,10 +1,13 @@
 package listener
 
 import (
+	"cmp"
 	"strings"
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+	mesh "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
@@ -24,7 +27,7 @@ func serverTLS(t *networking.ServerTLSSettings, http bool, s listenerSettings) *
 	if t.Mode == networking.ServerTLSSettings_ISTIO_MUTUAL {
 		return meshServerTLS(t, alpn, s)
 	}
-	common := &tlsv3.CommonTlsContext{TlsParams: tlsParameters(t), AlpnProtocols: alpn}
+	common := &tlsv3.CommonTlsContext{TlsParams: tlsParameters(t, s.mesh.Config.GetTlsDefaults()), AlpnProtocols: alpn}
 	for _, c := range secret.CertificatesOf(t) {
 		common.TlsCertificateSdsSecretConfigs = append(common.TlsCertificateSdsSecretConfigs,
 			secret.Ref(c.Name()))
@@ -49,18 +52,20 @@ func meshServerTLS(t *networking.ServerTLSSettings, alpn []string, s listenerSet
 	}
 	out := envoy.MeshServer(s.mesh, names)
 	out.CommonTlsContext.AlpnProtocols = alpn
-	if p := tlsParameters(t); p != nil {
+	if p := tlsParameters(t, nil); p != nil {
 		out.CommonTlsContext.TlsParams = p
 	}
 	return out
 }
 
-// tlsParameters returns a server's TLS versions and cipher suites, or nil if it sets none. Envoy's
-// defaults then apply.
-func tlsParameters(t *networking.ServerTLSSettings) *tlsv3.TlsParameters {
+// tlsParameters returns a server's TLS versions, cipher suites and curves. What it does not set is that
+// of defaults. It returns nil if nothing is set. Envoy's defaults then apply.
+// Source: istio.io, MeshConfig.tlsDefaults.
+func tlsParameters(t *networking.ServerTLSSettings, defaults *mesh.MeshConfig_TLSConfig) *tlsv3.TlsParameters {
 	p := &tlsv3.TlsParameters{
-		TlsMinimumProtocolVersion: tlsVersion(t.MinProtocolVersion),
+		TlsMinimumProtocolVersion: cmp.Or(tlsVersion(t.MinProtocolVersion), envoy.LeastTLSVersion(defaults)),
 		TlsMaximumProtocolVersion: tlsVersion(t.MaxProtocolVersion),
+		EcdhCurves:                defaults.GetEcdhCurves(),
 	}
 	for _, c := range t.CipherSuites {
 		// TLS 1.3 cipher suites cannot be configured, and Envoy rejects them.
@@ -68,7 +73,10 @@ func tlsParameters(t *networking.ServerTLSSettings) *tlsv3.TlsParameters {
 			p.CipherSuites = append(p.CipherSuites, c)
 		}
 	}
-	if p.TlsMinimumProtocolVersion == 0 && p.TlsMaximumProtocolVersion == 0 && len(p.CipherSuites) == 0 {
+	if len(p.CipherSuites) == 0 {
+		p.CipherSuites = defaults.GetCipherSuites()
+	}
+	if proto.Size(p) == 0 {
 		return nil
 	}
 	return p

@@ -71,7 +71,7 @@ func (b *routeBuilder) route(r *networking.HTTPRoute, m *networking.HTTPMatchReq
 
 // forward sends requests to the destinations of r.
 func (b *routeBuilder) forward(out *routev3.Route, r *networking.HTTPRoute, authority string) *routev3.RouteAction {
-	action := &routev3.RouteAction{}
+	action := &routev3.RouteAction{AppendXForwardedHost: b.spec.forwardedHost}
 	setTimeout(action, r.Timeout)
 	setRewrite(action, r.Rewrite)
 	authority = cmp.Or(r.Rewrite.GetAuthority(), authority)

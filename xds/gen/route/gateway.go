@@ -98,7 +98,8 @@ func (p *gatewayHostPlanner) virtualHosts() []*virtualHost {
 	for _, name := range slices.Sorted(maps.Keys(p.hosts)) {
 		h := p.hosts[name]
 		out = append(out, g.hosts.Get(virtualHostSpec{name: hostPort(name, p.port),
-			domains: g.names.Of([]string{authority(name)}), rules: g.parts.Of(h.routes), requireTLS: h.requireTLS}))
+			domains: g.names.Of([]string{authority(name)}), rules: g.parts.Of(h.routes), requireTLS: h.requireTLS,
+			uncounted: p.uncounted()}))
 	}
 	return out
 }

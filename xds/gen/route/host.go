@@ -47,7 +47,7 @@ func (p *portPlanner) service(i int) *virtualHost {
 		return p.host(h.name, domains, info)
 	}
 	return p.generator.hosts.Get(virtualHostSpec{name: h.name, domains: domains, service: h.service, port: p.in.port,
-		hash: p.hash(h.service.Host, "", p.in.port), retry: p.retry})
+		hash: p.hash(h.service.Host, "", p.in.port), retry: p.retry, uncounted: p.uncounted()})
 }
 
 // governing is the VirtualService that speaks for a service; nil: none.
@@ -63,7 +63,7 @@ func (p *portPlanner) governing(h serviceHost) *routeInfo {
 // host plans a virtual host with the routes of a VirtualService.
 func (p *portPlanner) host(name string, domains *intern.List[string], info *routeInfo) *virtualHost {
 	rules := p.rules(info, p.in.port, layout.SidecarGateway, false)
-	return p.generator.hosts.Get(virtualHostSpec{name: name, domains: domains,
+	return p.generator.hosts.Get(virtualHostSpec{name: name, domains: domains, uncounted: p.uncounted(),
 		rules: p.generator.parts.Of([]*builtRoutes{rules})})
 }
 

@@ -42,7 +42,7 @@ type outboundRoutePlanner struct {
 
 // config makes one route configuration.
 func (p *outboundRoutePlanner) config(r layout.OutboundRoute) *envoy.Part {
-	spec := routeConfigSpec{name: r.Name, withPorts: r.Port == 0}
+	spec := routeConfigSpec{name: r.Name, withPorts: r.Port == 0, uncounted: p.uncounted()}
 	var hosts []*virtualHost
 	if r.Group >= 0 {
 		hosts = p.groupHosts(r)

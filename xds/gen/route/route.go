@@ -40,7 +40,7 @@ func New(layouts *layout.Layouts) *Generator {
 // Plans implements envoy.Kind.
 func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 	planner := rulePlanner{generator: g, destinations: sc.Destinations, sources: sc.RouteSources,
-		retry: sc.Mesh.Config.GetDefaultHttpRetryPolicy()}
+		retry: sc.Mesh.Config.GetDefaultHttpRetryPolicy(), headers: sc.ProxyConfig.GetProxyHeaders()}
 	if sc.Type == push.Router {
 		return gatewayRoutesIn{planner, g.layouts.Gateway(sc), sc.Gateways}, nil
 	}
@@ -57,6 +57,8 @@ type routeConfigSpec struct {
 	// withPorts says that the domains of the hosts tell ports apart; else the port of a request's
 	// host is ignored.
 	withPorts bool
+	// uncounted is for the virtual host of unknown, see virtualHostSpec.
+	uncounted bool
 }
 
 // config makes a route configuration of a layer.
@@ -77,7 +79,7 @@ const maxDirectResponse = 1 << 20
 func buildRouteConfig(s routeConfigSpec) *resource.Resource {
 	hosts := s.hosts.Items()
 	if s.unknown != "" {
-		hosts = append(slices.Clone(hosts), unknownHosts(s.unknown))
+		hosts = append(slices.Clone(hosts), unknownHosts(s.unknown, s.uncounted))
 	}
 	return resource.New(resource.RouteType, s.name, clusterRefs(hosts), func() []byte {
 		b := resource.Encode(&routev3.RouteConfiguration{

@@ -2,6 +2,7 @@ package route
 
 import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	mesh "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/intern"
@@ -20,6 +21,8 @@ type ruleSpec struct {
 	// destinations are those of httpDestinations, in that order.
 	destinations *intern.List[routeDestination]
 	retry        *networking.HTTPRetry
+	// forwardedHost adds x-forwarded-host where the host is rewritten.
+	forwardedHost bool
 }
 
 // routeDestination is what a route needs to know of a destination. Comparable.
@@ -36,12 +39,18 @@ type rulePlanner struct {
 	destinations *push.Destinations
 	sources      *intern.List[any]
 	retry        *networking.HTTPRetry // the mesh's; nil: Istio's default
+	// headers say which ones the proxy sets; nil: Istio's defaults.
+	headers *mesh.ProxyConfig_ProxyHeaders
 }
+
+// uncounted says that requests do not get x-envoy-attempt-count.
+func (p rulePlanner) uncounted() bool { return p.headers.GetAttemptCount().GetDisabled().GetValue() }
 
 // rules returns the routes of a VirtualService that requests to port of gateway may take.
 func (p rulePlanner) rules(info *routeInfo, port uint32, gateway string, tls bool) *builtRoutes {
 	spec := ruleSpec{vs: info.vs, port: port, gateway: gateway, tls: tls, retry: p.retry,
-		destinations: p.resolve(info.destinations, port)}
+		destinations:  p.resolve(info.destinations, port),
+		forwardedHost: p.headers.GetXForwardedHost().GetEnabled().GetValue()}
 	if info.conditional {
 		spec.sources = p.sources
 	}

@@ -39,6 +39,8 @@ type virtualHostSpec struct {
 	rules *intern.List[*builtRoutes]
 	// requireTLS answers plaintext requests with a redirection to https.
 	requireTLS bool
+	// uncounted leaves out x-envoy-attempt-count.
+	uncounted bool
 	// service, port, hash and retry are set where no VirtualService speaks for a service: all requests
 	// go to it.
 	service *registry.Service
@@ -60,7 +62,7 @@ type builtRoutes struct {
 // without it, requests would go to a host with a wildcard.
 func buildVirtualHost(s virtualHostSpec) *virtualHost {
 	out := &virtualHost{name: s.name, spec: s}
-	h := &routev3.VirtualHost{Name: s.name, Domains: s.domains.Items(), IncludeRequestAttemptCount: true}
+	h := &routev3.VirtualHost{Name: s.name, Domains: s.domains.Items(), IncludeRequestAttemptCount: !s.uncounted}
 	var catchAll *routev3.Route
 	for _, r := range s.rules.Items() {
 		h.Routes = append(h.Routes, r.specific...)
@@ -157,7 +159,7 @@ func (s virtualHostSpec) defaultRoute() *routev3.Route {
 // unknownHosts takes requests for hosts that nobody declared: to a cluster, or to envoy.BlackHole, by
 // which they are answered with 502. Source: Istio's outboundTrafficPolicy, and pilot/pkg/networking/util
 // for the names.
-func unknownHosts(cluster string) *virtualHost {
+func unknownHosts(cluster string, uncounted bool) *virtualHost {
 	route := &routev3.Route{Name: "block_all", Match: envoy.EveryPath()}
 	if cluster == envoy.BlackHole {
 		route.Action = &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{Status: 502}}
@@ -170,7 +172,7 @@ func unknownHosts(cluster string) *virtualHost {
 	}
 	out := &virtualHost{name: route.Name}
 	out.finish(&routev3.VirtualHost{Name: route.Name, Domains: []string{envoy.AnyDomain},
-		Routes: []*routev3.Route{route}, IncludeRequestAttemptCount: true})
+		Routes: []*routev3.Route{route}, IncludeRequestAttemptCount: !uncounted})
 	return out
 }
 

@@ -18,6 +18,8 @@ import (
 // Settings is everything that the telemetry of a proxy depends on. Comparable.
 type Settings struct {
 	mesh *push.Mesh
+	// spans has what the proxy's settings say of tracing.
+	spans *mesh.Tracing
 	// objects are the Telemetry objects of the proxy, from the mesh down to its labels.
 	objects *intern.List[*config.Object]
 	// services are the services of providers that the proxy knows.
@@ -42,7 +44,7 @@ func (r *Reader) Of(sc *push.Scope) Settings {
 			known = append(known, service{p, host, port})
 		}
 	}
-	return Settings{sc.Mesh, sc.Telemetry, r.services.Of(known)}
+	return Settings{sc.Mesh, sc.ProxyConfig.GetTracing(), sc.Telemetry, r.services.Of(known)}
 }
 
 // serviceOf returns the service of a provider, if the proxy knows it.

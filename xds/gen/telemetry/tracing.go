@@ -45,7 +45,7 @@ type tracing struct {
 // tracing merges the Telemetry objects on top of the mesh's defaults, field by field. Custom tags
 // replace those of the level above. Source: Istio, Telemetries.Tracing.
 func (s Settings) tracing(by Reporter) tracing {
-	defaults := s.mesh.Config.GetDefaultConfig().GetTracing()
+	defaults := s.spans
 	t := tracing{
 		sampling: cmp.Or(defaults.GetSampling(), 1), tags: meshTags(defaults.GetCustomTags()),
 		istioTags: defaults.GetEnableIstioTags() == nil || defaults.EnableIstioTags.Value,
