@@ -107,7 +107,7 @@ func TestParseFlags(t *testing.T) {
 		{"-tls", 0, 3, 0},
 		{"-tls -proxies 50", 0, 2, 0},
 		{"-joins 50", 0, 0, 50},
-		{"-all", 4, 3, 1000},
+		{"-all", 5, 3, 1000},
 	} {
 		b, err := parseFlags(strings.Fields(tc.args))
 		if err != nil {

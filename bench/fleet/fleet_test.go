@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -231,7 +232,7 @@ func TestShapeIsValid(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := config.Parse(f, data); len(r.Problems) > 0 || len(r.Objects) == 0 {
+		if r := config.Parse(f, data); feed.Errors(r.Problems) > 0 || len(r.Objects) == 0 {
 			t.Errorf("%s: %d objects, problems %v", f, len(r.Objects), r.Problems)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	mesh "istio.io/api/mesh/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
@@ -34,7 +35,7 @@ func explained(t *testing.T, policies string, trust *push.Trust) *push.Context {
 		{Address: "10.0.0.2", Namespace: "shop", Workload: "web-2", ServiceAccount: "web", Labels: map[string]string{"app": "other"}},
 	}})
 	result := config.Parse("p.yaml", []byte(policies))
-	if len(result.Problems) > 0 {
+	if feed.Errors(result.Problems) > 0 {
 		t.Fatal(result.Problems)
 	}
 	for _, o := range result.Objects {

@@ -53,7 +53,8 @@ func PolicyFor(rule *push.DestinationRule, subset *networking.Subset, port uint3
 // Source: istio.io, MeshConfig.defaultTrafficPolicy.
 func (p Policy) OrMesh(m *push.Mesh) Policy {
 	defaults := m.Config.GetDefaultTrafficPolicy()
-	return Policy{Pool: defaults.GetConnectionPool(), Outlier: defaults.GetOutlierDetection()}.with(p)
+	p.Pool, p.Outlier = cmp.Or(p.Pool, defaults.GetConnectionPool()), cmp.Or(p.Outlier, defaults.GetOutlierDetection())
+	return p
 }
 
 // TunnelFor is the tunnel for connections to a destination; nil: none. A subset has its own only.
