@@ -31,6 +31,9 @@ func (c setup) title() string {
 	if c.TLS {
 		title += ", mutual TLS"
 	}
+	if c.Filters > 0 {
+		title += fmt.Sprintf(", %d EnvoyFilters", c.Filters)
+	}
 	if c.Policies > 0 {
 		title += fmt.Sprintf(", strict, %d policies", c.Policies)
 	}
@@ -46,6 +49,7 @@ type comparison struct {
 // fleets measures the setups and returns their tables.
 func (b *bench) fleets(ctx context.Context, setups []setup) (string, error) {
 	var text strings.Builder
+	var before comparison
 	for _, c := range setups {
 		say("\n%s", c.title())
 		out, err := b.compare(ctx, c)
@@ -53,8 +57,21 @@ func (b *bench) fleets(ctx context.Context, setups []setup) (string, error) {
 			return "", err
 		}
 		text.WriteString(out.report())
+		if c.Filters > 0 {
+			text.WriteString(out.patched(before))
+		}
+		before = out
 	}
 	return text.String(), nil
+}
+
+// patched compares with the same fleet without EnvoyFilters, which was measured before it.
+func (c comparison) patched(without comparison) string {
+	const most = 1.3
+	v := median(c.ours, "connect", func(f fleet.Figures) float64 { return f.ServerCPU })
+	w := median(without.ours, "connect", func(f fleet.Figures) float64 { return f.ServerCPU })
+	return fmt.Sprintf("Connecting took %.2f times the server CPU of the same fleet without EnvoyFilters, at most %.1f: %s.\n\n",
+		v/w, most, judge(v <= most*w))
 }
 
 // compare measures the floor of the very bytes that ashored sends, and ashored on a fresh mesh.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -23,6 +24,7 @@ type bench struct {
 
 	plain, secure []setup // fleets
 	joins         int     // workloads that join at once; zero: none
+	filters       int     // EnvoyFilters of a further plaintext fleet; zero: no such fleet
 
 	self, work string // this program, and a folder for what it writes
 }
@@ -39,8 +41,9 @@ func parseFlags(args []string) (*bench, error) {
 	proxies := fs.String("proxies", "200,1000", "sizes of the fleet")
 	tls := fs.Bool("tls", false, "fleets that connect by mutual TLS, and one with policies")
 	fs.IntVar(&b.joins, "joins", 0, "so many workloads join at once")
+	fs.IntVar(&b.filters, "filters", 0, "add a plaintext fleet with so many EnvoyFilters")
 	all := fs.Bool("all", false,
-		"everything: also 50 endpoints a service, a scoped mesh, and all of the above")
+		"everything: also 100 EnvoyFilters, 50 endpoints a service, a scoped mesh, and all of the above")
 	if err := fs.Parse(args); err != nil {
 		return nil, fmt.Errorf("%w: %w", errUsage, err)
 	}
@@ -61,7 +64,7 @@ func parseFlags(args []string) (*bench, error) {
 	}
 	named := *tls || b.joins > 0
 	if *all {
-		*tls = true
+		*tls, b.filters = true, cmp.Or(b.filters, 100)
 		if b.joins == 0 {
 			b.joins = 1000
 		}
@@ -78,6 +81,11 @@ func parseFlags(args []string) (*bench, error) {
 func (b *bench) plainSetups(sizes []int, all bool) {
 	for _, n := range sizes {
 		b.plain = append(b.plain, setup{Shape: b.shape, Proxies: n})
+	}
+	if b.filters > 0 {
+		patched := b.shape
+		patched.Filters = b.filters
+		b.plain = append(b.plain, setup{Shape: patched, Proxies: sizes[len(sizes)-1]})
 	}
 	if all {
 		many, scoped := b.shape, b.shape

@@ -75,16 +75,16 @@ type JWTAttestor struct {
 func NewJWTAttestor(c JWTConfig) *JWTAttestor {
 	a := &JWTAttestor{ledger: c.Ledger, fetcher: c.Fetcher, issuers: slices.Clone(c.Issuers)}
 	a.keys = jwks.NewRefresher(jwks.RefresherConfig{Fetch: a.load, Interval: jwtRefresh, Log: c.Log})
-	var keys []string
+	timeouts := map[string]time.Duration{}
 	for i := range a.issuers {
 		s := &a.issuers[i]
 		s.Keys = cmp.Or(s.Keys, strings.TrimSuffix(s.Name, "/")+jwks.DiscoveryPath)
 		if len(s.Audiences) == 0 {
 			s.Audiences = []string{"istio-ca"}
 		}
-		keys = append(keys, s.Keys)
+		timeouts[s.Keys] = 0
 	}
-	a.keys.Want(keys)
+	a.keys.Want(timeouts)
 	return a
 }
 

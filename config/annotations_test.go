@@ -40,6 +40,18 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
+// Only an AuthorizationPolicy can be tried. Another policy would be enforced.
+func TestDryRun(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]int{"AuthorizationPolicy": 1, "PeerAuthentication": 0, "RequestAuthentication": 0} {
+		r := Parse("f.yaml", []byte("apiVersion: security.istio.io/v1\nkind: "+kind+
+			"\nmetadata: {name: web, annotations: {istio.io/dry-run: \"true\"}}\nspec: {}\n"))
+		if len(r.Objects) != want {
+			t.Errorf("%s: got %d objects, want %d: %v", kind, len(r.Objects), want, r.Problems)
+		}
+	}
+}
+
 // Istio's annotations of a WorkloadGroup are checked where they are written, and those of its
 // workloads take precedence.
 func TestGroupAnnotations(t *testing.T) {

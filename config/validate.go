@@ -49,6 +49,10 @@ func (c *checker) metadata() {
 	for _, k := range slices.Sorted(maps.Keys(c.object.Labels)) {
 		c.why(entry("metadata.labels", k), checkLabel(k, c.object.Labels[k]))
 	}
+	if _, tried := c.object.Annotations[dryRunAnnotation]; tried && c.object.Kind != AuthorizationPolicy {
+		c.errorf(entry("metadata.annotations", dryRunAnnotation),
+			"only an AuthorizationPolicy can be tried, this %s would be enforced: remove the annotation", c.object.Kind)
+	}
 	for _, k := range slices.Sorted(maps.Keys(c.object.Annotations)) {
 		c.annotation("metadata.annotations", c.object.Kind, k, c.object.Annotations[k])
 	}

@@ -25,6 +25,12 @@ func (c *checker) authorizationPolicy(p *security.AuthorizationPolicy) {
 	case !custom && p.GetProvider() != nil:
 		c.errorf("spec.provider", "only CUSTOM asks a provider: write action: CUSTOM, or remove the provider")
 	}
+	for i, r := range p.Rules {
+		if p.Action == security.AuthorizationPolicy_DENY && deniesTCP(r) {
+			c.warnf(at("spec.rules", i), "raw TCP connections are denied too, because a DENY rule ignores their missing methods, "+
+				"paths, hosts and tokens: write the ports of HTTP in to.operation.ports")
+		}
+	}
 	value, ok := c.object.Annotations[dryRunAnnotation]
 	if !ok {
 		return
@@ -35,6 +41,23 @@ func (c *checker) authorizationPolicy(p *security.AuthorizationPolicy) {
 	} else if on && custom {
 		c.unsupported(path, "trying a CUSTOM policy", "remove the annotation, or the policy")
 	}
+}
+
+// deniesTCP reports whether a rule asks only for what raw TCP connections do not have.
+// Source: Istio, pkg/config/validation.
+func deniesTCP(r *security.Rule) bool {
+	ofPort := func(w *security.Condition) bool { return w.GetKey() == "destination.port" }
+	ports := func(to *security.Rule_To) bool { return len(present(to.GetOperation(), "ports", "notPorts")) > 0 }
+	caller := func(f *security.Rule_From) bool {
+		return len(others(f.GetSource(), "requestPrincipals", "notRequestPrincipals")) > 0
+	}
+	switch {
+	case slices.ContainsFunc(r.GetWhen(), ofPort):
+		return false
+	case len(r.GetTo()) > 0:
+		return !slices.ContainsFunc(r.GetTo(), ports)
+	}
+	return len(r.GetFrom()) > 0 && !slices.ContainsFunc(r.GetFrom(), caller)
 }
 
 // policySource checks a list of conditions on the caller.
@@ -152,8 +175,8 @@ func checkPolicyKey(key, prefix, rest string) string {
 		return ""
 	}
 	switch name := names[0]; {
-	case slices.Contains([]string{":authority", ":method", ":path", ":scheme"}, name):
-		return "" // as the proxy received it: the path has its query, the host its port
+	case slices.Contains(requestParts(), name):
+		return ""
 	case isAuthority(name) || strings.HasPrefix(name, ":"):
 		return quote(name) + " is a part of the request: write it as hosts, methods or paths of to.operation"
 	default:

@@ -64,6 +64,10 @@ func authorities(path string, h *networking.Headers_HeaderOperations) (out []cha
 // isAuthority says that a header is the host of a request. Setting it rewrites the host.
 func isAuthority(name string) bool { return strings.EqualFold(name, "host") || name == ":authority" }
 
+// requestParts are the parts of a request that are matched like headers, as the proxy received them:
+// the path has its query, and the host its port.
+func requestParts() []string { return []string{":authority", ":method", ":path", ":scheme"} }
+
 // checkChangedHeader is the rule for headers that routes may change: Envoy refuses to touch those
 // that are parts of the request.
 func checkChangedHeader(name string) string {

@@ -71,8 +71,9 @@ func (c *checker) headerMatch(path, name string) {
 		c.why(path, checkClaim(name))
 	case name == "uri" || name == "scheme" || name == "method" || name == "authority":
 		c.errorf(path, "this would not be matched as a header: use the field %s of the match", name)
+	case slices.Contains(requestParts(), name):
 	case strings.HasPrefix(name, ":"):
-		c.errorf(path, "match the parts of the request by uri, scheme, method and authority")
+		c.errorf(path, "%s is no part of a request: match uri, scheme, method or authority", quote(name))
 	default:
 		c.why(path, checkHeaderName(name))
 	}
@@ -93,6 +94,8 @@ func (c *checker) stringMatch(path string, m *networking.StringMatch, isEntry bo
 	case *networking.StringMatch_Prefix:
 		if t.Prefix == "" && isEntry {
 			c.errorf(path+".prefix", "the beginning to match is empty: write it, or {} to match any value")
+		} else if t.Prefix == "" && strings.HasSuffix(path, ".uri") {
+			c.warnf(path+".prefix", "every path begins so: write /, or remove the match")
 		} else if t.Prefix == "" {
 			c.errorf(path+".prefix", "the beginning to match is empty: write it, or remove the match")
 		}

@@ -23,9 +23,6 @@ func (c *checker) jwtRule(path string, r *security.JWTRule) {
 		c.errorf(path+".issuer", "the issuer is missing: write what tokens have as iss, or jwksUri for tokens of any issuer")
 	}
 	c.jwtKeys(path, r)
-	if r.Timeout != nil {
-		c.warnf(path+".timeout", "this has no effect: the control plane fetches keys, and proxies never wait for them")
-	}
 	seen := map[string]int{}
 	for i, o := range r.OutputClaimToHeaders {
 		name := strings.ToLower(o.GetHeader())

@@ -94,9 +94,8 @@ func (c *checker) resolution(se *networking.ServiceEntry) {
 		if se.WorkloadSelector != nil {
 			c.warnf("spec.workloadSelector", fixed+"choose STATIC or DNS")
 		}
-	case se.Resolution == networking.ServiceEntry_STATIC: // one without endpoints may have those of registries
-	case !byDNS:
-		c.unsupported("spec.resolution", se.Resolution.String(), "use DNS, or NONE for wildcards")
+	case se.Resolution == networking.ServiceEntry_DYNAMIC_DNS:
+		c.dynamicDNS(se)
 	}
 	if se.Resolution == networking.ServiceEntry_DNS_ROUND_ROBIN && len(se.Endpoints) > 1 {
 		c.errorf("spec.endpoints", "with the resolution DNS_ROUND_ROBIN there is at most one endpoint: use DNS")
@@ -110,6 +109,23 @@ func (c *checker) resolution(se *networking.ServiceEntry) {
 	for i, a := range se.Addresses {
 		if byDNS && strings.Contains(a, "/") {
 			c.errorf(at("spec.addresses", i), "a block of addresses works with the resolutions NONE and STATIC only")
+		}
+	}
+}
+
+// dynamicDNS checks a service whose hosts are resolved as clients name them.
+func (c *checker) dynamicDNS(se *networking.ServiceEntry) {
+	const byHost = "with the resolution DYNAMIC_DNS connections go to the host that the client names: remove it, or choose DNS"
+	c.refuse("spec", present(se, "addresses", "endpoints", "workloadSelector"), byHost)
+	for i, h := range se.Hosts {
+		if !strings.HasPrefix(h, "*") {
+			c.errorf(at("spec.hosts", i), "the resolution DYNAMIC_DNS is for wildcards: write *.%s, or choose DNS", h)
+		}
+	}
+	for i, p := range se.Ports {
+		if !slices.Contains([]string{"HTTP", "HTTP2", "GRPC", "TLS"}, strings.ToUpper(p.Protocol)) {
+			c.errorf(at("spec.ports", i)+".protocol", "with the resolution DYNAMIC_DNS the protocol is HTTP, HTTP2, GRPC or TLS, "+
+				"in which clients name the host")
 		}
 	}
 }

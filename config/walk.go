@@ -69,8 +69,17 @@ func (c *checker) entries(path string, fd protoreflect.FieldDescriptor, m protor
 	for _, k := range keys {
 		path := entry(path, k.String())
 		c.mapEntry(path, fd, k, m.Get(k))
+		if fieldName(fd) == "HTTPMatchRequest.without_headers" && isAnyValue(m.Get(k)) {
+			continue
+		}
 		c.value(path, fd.MapValue(), m.Get(k))
 	}
+}
+
+// isAnyValue says that a match is the regex "*", by which Istio means any value of a header.
+func isAnyValue(match protoreflect.Value) bool {
+	m, ok := match.Message().Interface().(*networking.StringMatch)
+	return ok && m.GetRegex() == "*"
 }
 
 // mapEntry checks the key of an entry of a map, and what its value has to do with it.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ashore-mesh/ashore/config"
+	_ "github.com/ashore-mesh/ashore/xds/envoytypes" // for EnvoyFilters
 )
 
 // Every object of Istio's API that the documentation shows is valid.

@@ -168,7 +168,7 @@ func (l *loop) ready() bool {
 	case l.cfg.Keys != nil && !l.keysWanted:
 		// Without keys, proxies would reject tokens that were valid before the start.
 		l.keysWanted, l.rekey = true, false
-		l.cfg.Keys.Want(keyURLs(l.inputs.Objects))
+		l.cfg.Keys.Want(keyTimeouts(l.inputs.Objects))
 	}
 	l.serving = l.cfg.Keys == nil || l.keysHere
 	return l.serving
@@ -178,7 +178,7 @@ func (l *loop) ready() bool {
 func (l *loop) wantKeys() {
 	if l.keysWanted && l.rekey {
 		l.rekey = false
-		l.cfg.Keys.Want(keyURLs(l.inputs.Objects))
+		l.cfg.Keys.Want(keyTimeouts(l.inputs.Objects))
 	}
 }
 

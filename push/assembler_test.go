@@ -16,6 +16,8 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 	security "istio.io/api/security/v1beta1"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/pmap"
@@ -92,11 +94,11 @@ func (a *fakeAllocator) Run(ctx context.Context, out chan<- registry.VIPs) error
 
 // fakeKeys fetches what a test sets.
 type fakeKeys struct {
-	wanted []string
+	wanted map[string]time.Duration
 	keys   chan *push.KeySets
 }
 
-func (k *fakeKeys) Want(urls []string) { k.wanted = urls }
+func (k *fakeKeys) Want(timeouts map[string]time.Duration) { k.wanted = timeouts }
 
 func (k *fakeKeys) Run(ctx context.Context, out chan<- *push.KeySets) error {
 	return relay(ctx, k.keys, out)
@@ -564,13 +566,13 @@ func TestAssembler(t *testing.T) {
 			f.want("keys before they are asked for", "nothing")
 			trust <- &push.Trust{ID: "1"}
 			f.want("no keys since they were asked for", "nothing")
-			if !slices.Equal(keys.wanted, []string{"https://one"}) {
+			if !maps.Equal(keys.wanted, map[string]time.Duration{"https://one": 0}) {
 				f.t.Errorf("asked for keys %v", keys.wanted)
 			}
 			keys.keys <- &push.KeySets{ByURL: map[string]string{"https://one": "{}"}}
 			f.want("all is here", "one=1 consul/web=10.0.0.1")
-			change(f.b, feed.Batch[*config.Object]{}, update("2", requestAuthentication("y", "https://two")))
-			if !slices.Equal(keys.wanted, []string{"https://one", "https://two"}) {
+			change(f.b, feed.Batch[*config.Object]{}, update("2", requestAuthentication("y", "https://two", 3*time.Second, 9*time.Second)))
+			if !maps.Equal(keys.wanted, map[string]time.Duration{"https://one": 0, "https://two": 9 * time.Second}) {
 				f.t.Errorf("asked for keys %v", keys.wanted)
 			}
 			n := f.contexts.count()
@@ -689,10 +691,15 @@ func withExport(f *fixture) {
 	}
 }
 
-func requestAuthentication(name, url string) *config.Object {
+// requestAuthentication has a rule without timeout, and one for each timeout.
+func requestAuthentication(name, url string, timeouts ...time.Duration) *config.Object {
+	rules := []*security.JWTRule{{Issuer: "i", JwksUri: url}}
+	for _, t := range timeouts {
+		rules = append(rules, &security.JWTRule{Issuer: "i", JwksUri: url, Timeout: durationpb.New(t)})
+	}
 	return &config.Object{
 		Key: config.Key{Kind: config.RequestAuthentication, Namespace: "shop", Name: name}, Hash: uint64(len(url)),
-		Spec: &security.RequestAuthentication{JwtRules: []*security.JWTRule{{Issuer: "i", JwksUri: url}}},
+		Spec: &security.RequestAuthentication{JwtRules: rules},
 	}
 }
 

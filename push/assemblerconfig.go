@@ -72,8 +72,9 @@ type Allocator interface {
 
 // KeySource fetches the public keys of the issuers of tokens.
 type KeySource interface {
-	// Want replaces the list of URLs whose keys are needed, sorted, each once. It does not wait.
-	Want(urls []string)
+	// Want replaces the URLs whose keys are needed, with the time that a fetch may take. Zero means
+	// the default. It does not wait.
+	Want(timeouts map[string]time.Duration)
 	// Run sends all keys after each change. It also sends after each Want, when every URL has
 	// answered, failed or timed out. It returns nil when ctx ends.
 	Run(ctx context.Context, out chan<- *KeySets) error

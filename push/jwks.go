@@ -1,26 +1,26 @@
 package push
 
 import (
-	"slices"
+	"time"
 
 	security "istio.io/api/security/v1beta1"
 
 	"github.com/ashore-mesh/ashore/config"
 )
 
-// keyURLs returns the URLs of the keys that RequestAuthentications need, sorted, each once.
-func keyURLs(objects Objects) []string {
-	var out []string
+// keyTimeouts returns the URLs of the keys that RequestAuthentications need, with the time that a
+// fetch may take: the longest that a rule of the URL sets, or zero.
+func keyTimeouts(objects Objects) map[string]time.Duration {
+	out := map[string]time.Duration{}
 	for k, o := range objects.From(config.Key{Kind: config.RequestAuthentication}) {
 		if k.Kind != config.RequestAuthentication {
 			break
 		}
 		for _, r := range o.Spec.(*security.RequestAuthentication).JwtRules {
 			if u := KeyURL(r); u != "" {
-				out = append(out, u)
+				out[u] = max(out[u], r.GetTimeout().AsDuration())
 			}
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return out
 }

@@ -172,13 +172,13 @@ type usable struct {
 }
 
 // takes returns the endpoints of a part that the service can use. A STATIC service uses no names.
-// A NONE service and others use no endpoints of one another. A DNS_ROUND_ROBIN service uses no
+// A NONE or DYNAMIC_DNS service has none. A DNS_ROUND_ROBIN service uses no
 // others, because Envoy takes exactly one name.
 func (s *Service) takes(part Instances) *EndpointList {
 	switch {
 	case s.Resolution == part.Service.Resolution:
 		return part.Endpoints
-	case s.Resolution == Passthrough, s.Resolution == DNSRoundRobin, part.Service.Resolution == Passthrough:
+	case !s.Resolution.hasEndpoints(), s.Resolution == DNSRoundRobin, !part.Service.Resolution.hasEndpoints():
 		return nil
 	case s.Resolution == Static && slices.ContainsFunc(part.Endpoints.All(), Endpoint.HasName):
 		return &EndpointList{Items: slices.DeleteFunc(slices.Clone(part.Endpoints.All()), Endpoint.HasName)}
@@ -189,7 +189,7 @@ func (s *Service) takes(part Instances) *EndpointList {
 // unused says which endpoints of a part with another resolution are not used. Empty if all are.
 func (s *Service) unused(part *Service) string {
 	switch {
-	case s.Resolution == Passthrough, s.Resolution == DNSRoundRobin, part.Resolution == Passthrough:
+	case !s.Resolution.hasEndpoints(), s.Resolution == DNSRoundRobin, !part.Resolution.hasEndpoints():
 		return "; its endpoints are not used"
 	case s.Resolution == Static:
 		return "; its endpoints with a name as address are not used"

@@ -68,7 +68,13 @@ const (
 	DNSRoundRobin
 	// Passthrough goes to the original destination address of the client (ServiceEntry's NONE).
 	Passthrough
+	// DynamicDNS resolves the host that each request or connection names. The host of the service is
+	// a wildcard, and there are no endpoints.
+	DynamicDNS
 )
+
+// hasEndpoints reports whether services have endpoints.
+func (r Resolution) hasEndpoints() bool { return r != Passthrough && r != DynamicDNS }
 
 // Service is one destination. Immutable.
 type Service struct {

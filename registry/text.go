@@ -16,7 +16,7 @@ func (p *Protocol) UnmarshalText(b []byte) error {
 	return unmarshalName(p, b, protocolNames(), "protocol")
 }
 
-// String returns STATIC, DNS, DNS_ROUND_ROBIN or NONE.
+// String returns STATIC, DNS, DNS_ROUND_ROBIN, NONE or DYNAMIC_DNS.
 // Source: istio.io, ServiceEntry.resolution.
 func (r Resolution) String() string { return nameOf(r, resolutionNames()) }
 
@@ -46,7 +46,9 @@ func protocolNames() []string {
 	}
 }
 
-func resolutionNames() []string { return []string{"STATIC", "DNS", "DNS_ROUND_ROBIN", "NONE"} }
+func resolutionNames() []string {
+	return []string{"STATIC", "DNS", "DNS_ROUND_ROBIN", "NONE", "DYNAMIC_DNS"}
+}
 
 func healthNames() []string { return []string{"healthy", "unhealthy", "draining"} }
 

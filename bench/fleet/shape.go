@@ -22,6 +22,9 @@ type Shape struct {
 	// Policies, when there are some, make mutual TLS strict in the whole mesh, and are so many
 	// AuthorizationPolicies: one of the whole mesh, the others each of one workload.
 	Policies int
+	// Filters is how many EnvoyFilters there are: every second one is of the whole mesh and sets the
+	// connect timeout of one service, the others each limit the requests to one workload.
+	Filters int
 }
 
 func (s Shape) namespace(i int) string { return fmt.Sprintf("ns%d", i%s.Namespaces) }
@@ -146,8 +149,34 @@ spec:
 `, i, s.namespace(svc), svc, s.namespace(svc), trustDomain, s.namespace(0), s.account(0))
 }
 
+// filterFile is EnvoyFilter i.
+func (s Shape) filterFile(i int) string {
+	const head = "apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nmetadata: {name: filter%d, namespace: %s}\nspec:\n"
+	svc := i % s.Services
+	if i%2 == 0 {
+		return fmt.Sprintf(head+`  configPatches:
+  - applyTo: CLUSTER
+    match: {context: SIDECAR_OUTBOUND, cluster: {service: %s}}
+    patch: {operation: MERGE, value: {connect_timeout: 3s}}
+`, i, "istio-system", s.host(svc))
+	}
+	return fmt.Sprintf(head+`  workloadSelector: {labels: {app: svc%d}}
+  configPatches:
+  - applyTo: HTTP_FILTER
+    match: {context: SIDECAR_INBOUND, listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.filters.http.router}}}}}
+    patch:
+      operation: INSERT_BEFORE
+      value:
+        name: envoy.filters.http.local_ratelimit
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit
+          stat_prefix: limit
+          token_bucket: {max_tokens: 100, fill_interval: 1s}
+`, i, s.namespace(svc), svc)
+}
+
 // Write writes the mesh into dir: a file for each service, a file of routes for every tenth, the
-// Sidecars and the policies.
+// Sidecars, the policies and the EnvoyFilters.
 func (s Shape) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -173,6 +202,9 @@ func (s Shape) files() map[string]string {
 	}
 	for i := range s.Policies {
 		out[policyName(i)] = s.policyFile(i, firstPolicy)
+	}
+	for i := range s.Filters {
+		out[fmt.Sprintf("filter%05d.yaml", i)] = s.filterFile(i)
 	}
 	for n := range s.Namespaces {
 		if s.Scoped {

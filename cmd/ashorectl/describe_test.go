@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
@@ -75,7 +78,38 @@ func TestExplainKind(t *testing.T) {
 			}
 		}
 	}
+	var path, why string
+	for _, k := range config.Kinds() {
+		if k.Supported && why == "" {
+			path, why = refusedField(k.NewSpec().ProtoReflect().Descriptor(), string(k.Kind), nil)
+		}
+	}
+	if _, out, _ := result(t, "explain", path, "-o", "json"); why == "" || !strings.Contains(out, `"refused": "`+why) {
+		t.Errorf("%s is refused (%s), and explained as %s", path, why, out)
+	}
+	if text := (explainedField{Refused: "why", Description: "What."}).description("  "); text != "  REFUSED: why. What.\n" {
+		t.Errorf("got %q", text)
+	}
 	if _, out, _ := result(t, "explain"); !strings.Contains(out, "explain request") || !strings.Contains(out, "explain vs.http.retries") {
 		t.Errorf("the help: %s", out)
 	}
+}
+
+// refusedField returns the path of a refused field of a message, and the reason; empty: there is none.
+func refusedField(m protoreflect.MessageDescriptor, path string, seen []protoreflect.FullName) (at, why string) {
+	for i := range m.Fields().Len() {
+		fd := m.Fields().Get(i)
+		at := path + "." + fd.JSONName()
+		if why := config.Unsupported(fd); why != "" {
+			return at, why
+		}
+		inner := messageOf(fd)
+		if inner == nil || slices.Contains(seen, inner.FullName()) {
+			continue
+		}
+		if at, why := refusedField(inner, at, append(seen, inner.FullName())); why != "" {
+			return at, why
+		}
+	}
+	return "", ""
 }

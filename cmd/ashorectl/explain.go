@@ -164,6 +164,8 @@ func (t *tool) explainUpstream(cmd *cobra.Command, o *outcome, q admin.RequestQu
 			o.Reason = "it depends on the endpoint: at " + strings.Join(first.At, ", ") + ", "
 		}
 		o.Reason += first.Reason
+	case policy.Verdict == "denied" && o.Connection:
+		o.Reason = "the server closes the connection: " + first.Reason
 	case policy.Verdict == "denied" && first.Closed:
 		o.Code, o.Flags, o.Reason = 503, "UC", first.Reason
 	case policy.Verdict == "denied":

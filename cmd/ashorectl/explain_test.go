@@ -21,6 +21,9 @@ func (*fake) Route(_ context.Context, q admin.RequestQuery) (admin.RoutedRequest
 		out.Hops = []admin.Hop{
 			{Route: "tcp", Cluster: "outbound|82||db.service.consul", Weight: 50, Endpoints: 1, TLS: "plaintext", Host: q.Host},
 			{Route: "tcp", Cluster: "outbound|80|v9|db.service.consul", Weight: 50, Code: 503, Flags: "NC", Reason: "no such cluster"}}
+	case q.Port == 83:
+		out.Hops = []admin.Hop{{Route: "tcp", Cluster: "outbound|83||db.service.consul", Weight: 100, Endpoints: 1,
+			TLS: "plaintext", Host: q.Host, Connection: true}}
 	case q.Port != 80:
 		return out, nil
 	case q.Path == "/subsets":
@@ -91,6 +94,15 @@ the application answers
   cluster    outbound|80||web.service.consul (100 %)
   endpoints  1 endpoint in use; of the service 1 healthy, 0 unhealthy, 1 draining
   TLS        TLS
+` + tail,
+		"shop/web db.service.consul:83": head + `GET db.service.consul:83/
+
+the server closes the connection: a policy denies it
+  route      tcp
+  cluster    outbound|83||db.service.consul (100 %)
+  endpoints  1 endpoint in use; of the service 0 healthy, 0 unhealthy, 0 draining
+  TLS        plaintext
+  policy     DENIED at shop/db-1:83: a policy denies it
 ` + tail,
 		"shop/web db.service.consul:82": head + `GET db.service.consul:82/
 

@@ -112,6 +112,9 @@ func (*fake) Explain(_ context.Context, r admin.ExplainRequest) (admin.Explanati
 	case r.To == "db.service.consul:81" && r.From == "anonymous":
 		part.Reason, part.Closed = "shop/strict is STRICT", true
 		return admin.Explanation{Verdict: "denied", Parts: []admin.ExplainPart{part}}, nil
+	case r.To == "db.service.consul:83":
+		part.Reason = "a policy denies it"
+		return admin.Explanation{Verdict: "denied", Parts: []admin.ExplainPart{part}}, nil
 	case r.To == "db.service.consul:82":
 		return admin.Explanation{}, admin.NewError(admin.ErrNotFound, "nothing is known of %q", r.To)
 	}

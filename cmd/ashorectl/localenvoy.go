@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,12 +14,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// localEnvoy is the Envoy of a workload on this machine. It alone knows its bootstrap and the levels
-// of its log.
-type localEnvoy struct {
-	socket string // of its admin interface; empty: one of envoySockets
-}
-
 // envoySockets are where Envoys of agents have their admin interface. Source: docs/agent.md.
 func envoySockets() []string {
 	var out []string
@@ -31,73 +24,60 @@ func envoySockets() []string {
 	return out
 }
 
-// find returns the socket of the Envoy of a proxy, by its ID. Errors: it is not on this machine;
-// elsewhere is the command for its machine.
-func (e *localEnvoy) find(ctx context.Context, proxy, elsewhere string) (string, error) {
+// showLocal prints what only the Envoy of a proxy knows: its bootstrap, or else the levels of its
+// log. socket is its admin interface; empty: that of an agent on this machine.
+func (t *tool) showLocal(cmd *cobra.Command, socket, proxy string, bootstrap bool) error {
+	method, at, elsewhere := http.MethodPost, "/logging", "ashore-agent proxy-log"
+	if bootstrap {
+		method, at = http.MethodGet, "/config_dump"
+		elsewhere = "curl --unix-socket STATE/admin.sock http://envoy" + at
+	}
 	sockets := envoySockets()
-	if e.socket != "" {
-		sockets = []string{e.socket}
+	if socket != "" {
+		sockets = []string{socket}
 	}
-	var failed error
-	for _, socket := range sockets {
-		body, err := askEnvoy(ctx, socket, http.MethodGet, "/server_info")
-		var info struct{ Node struct{ ID string } }
-		if err == nil {
-			err = json.Unmarshal(body, &info)
-		}
-		parts := strings.Split(info.Node.ID, "~")
-		switch {
-		case err != nil:
-			failed = errors.Join(failed, err)
-		case info.Node.ID == proxy || len(parts) == 4 && parts[2] == proxy:
-			return socket, nil
-		}
+	socket, err := envoyOf(cmd.Context(), proxy, sockets)
+	if err != nil {
+		return fmt.Errorf("%w: on its machine run %q", err, elsewhere)
 	}
-	return "", errors.Join(fmt.Errorf("no Envoy of %s answers on this machine, and only Envoy itself knows this: "+
-		"on its machine run %q", proxy, elsewhere), failed)
-}
-
-func (e *localEnvoy) showBootstrap(t *tool, cmd *cobra.Command, proxy string) error {
-	const dump = "/config_dump"
-	socket, err := e.find(cmd.Context(), proxy, "curl --unix-socket STATE/admin.sock http://envoy"+dump)
+	body, err := askEnvoy(cmd.Context(), socket, method, at)
 	if err != nil {
 		return err
 	}
-	body, err := askEnvoy(cmd.Context(), socket, http.MethodGet, dump)
-	if err != nil {
-		return err
+	if !bootstrap {
+		return t.print(cmd, string(body), string(body)+"\nashore-agent proxy-log --level LEVEL sets them.\n")
 	}
-	var all struct {
-		Configs []struct {
-			Type      string `json:"@type"`
-			Bootstrap any    `json:"bootstrap"`
-		}
-	}
-	if err := json.Unmarshal(body, &all); err != nil {
-		return fmt.Errorf("read Envoy's configuration: %w", err)
-	}
-	for _, c := range all.Configs {
-		if strings.HasSuffix(c.Type, ".BootstrapConfigDump") {
-			text, err := toYAML(c.Bootstrap)
+	dump, err := readNode(body)
+	for _, section := range dump.list("configs") {
+		if strings.HasSuffix(section.text("@type"), ".BootstrapConfigDump") {
+			text, err := toYAML(section.at("bootstrap").value)
 			if err != nil {
 				return err
 			}
-			return t.print(cmd, c.Bootstrap, text)
+			return t.print(cmd, section.at("bootstrap").value, text)
 		}
 	}
-	return errors.New("the configuration of Envoy has no bootstrap")
+	return errors.Join(errors.New("the answer of Envoy has no bootstrap"), err)
 }
 
-func (e *localEnvoy) showLog(t *tool, cmd *cobra.Command, proxy string) error {
-	socket, err := e.find(cmd.Context(), proxy, "ashore-agent proxy-log")
-	if err != nil {
-		return err
+// envoyOf returns the socket of the Envoy of a proxy. Errors: none of the sockets is its.
+func envoyOf(ctx context.Context, proxy string, sockets []string) (string, error) {
+	var failed error
+	for _, socket := range sockets {
+		body, err := askEnvoy(ctx, socket, http.MethodGet, "/server_info")
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		info, err := readNode(body)
+		failed = errors.Join(failed, err)
+		id := info.text("node.id")
+		if parts := strings.Split(id, "~"); id == proxy || len(parts) == 4 && parts[2] == proxy {
+			return socket, nil
+		}
 	}
-	levels, err := askEnvoy(cmd.Context(), socket, http.MethodPost, "/logging")
-	if err != nil {
-		return err
-	}
-	return t.print(cmd, string(levels), string(levels)+"\nashore-agent proxy-log --level LEVEL sets them.\n")
+	return "", errors.Join(failed, fmt.Errorf("no Envoy of %s answers on this machine, and only Envoy itself knows this",
+		proxy))
 }
 
 // askEnvoy sends a request to the admin interface at a socket.

@@ -18,7 +18,7 @@ type configView struct {
 	xds     string // the xDS type
 	header  []string
 	filters []string // the flags that select rows
-	rows    func(admin.DumpResource) ([]configRow, error)
+	rows    func(admin.DumpResource, node) []configRow
 }
 
 // configRow is one line. fields are what filters compare, by flag.
@@ -69,7 +69,7 @@ func configFilters() [][2]string {
 }
 
 func (t *tool) proxyConfigCommand() *cobra.Command {
-	var local localEnvoy
+	var socket string
 	cmd := &cobra.Command{
 		Use:     "proxy-config {" + strings.Join(configTypeNames(), "|") + "} PROXY",
 		Aliases: []string{"pc"},
@@ -96,9 +96,9 @@ func (t *tool) proxyConfigCommand() *cobra.Command {
 		i := slices.IndexFunc(views, func(v configView) bool { return v.name == args[0] || slices.Contains(v.aliases, args[0]) })
 		switch {
 		case args[0] == "bootstrap" || args[0] == "b":
-			return local.showBootstrap(t, cmd, args[1])
+			return t.showLocal(cmd, socket, args[1], true)
 		case args[0] == "log" || args[0] == "o":
-			return local.showLog(t, cmd, args[1])
+			return t.showLocal(cmd, socket, args[1], false)
 		case args[0] == "all":
 			return t.showConfig(cmd, args[1], "", views, filters)
 		case i < 0:
@@ -115,7 +115,7 @@ func (t *tool) proxyConfigCommand() *cobra.Command {
 	for _, f := range configFilters() {
 		cmd.Flags().String(f[0], "", f[1])
 	}
-	cmd.Flags().StringVar(&local.socket, "admin-socket", "", "bootstrap, log: Envoy's admin `socket` on this machine "+
+	cmd.Flags().StringVar(&socket, "admin-socket", "", "bootstrap, log: Envoy's admin `socket` on this machine "+
 		"(default: those of the agents)")
 	return cmd
 }
@@ -159,17 +159,17 @@ func (v configView) show(resources []admin.DumpResource, filters map[string]stri
 	tb := newTable(v.header...)
 	selected := []admin.DumpResource{}
 	for _, r := range resources {
-		rows, err := v.rows(r)
+		content, err := readNode(r.Body)
 		if err != nil {
 			return "", nil, fmt.Errorf("read %s %s: %w", v.name, r.Name, err)
 		}
 		before := len(tb.rows)
-		for _, row := range rows {
+		for _, row := range v.rows(r, content) {
 			if row.matches(r.Name, filters, v.filters) {
 				tb.add(row.cells...)
 			}
 		}
-		if len(tb.rows) > before {
+		if len(tb.rows) > before || len(filters) == 0 { // a resource may have no row
 			selected = append(selected, r)
 		}
 	}

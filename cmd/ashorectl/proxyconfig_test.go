@@ -54,7 +54,7 @@ func (*fake) Dump(_ context.Context, q admin.DumpRequest) (admin.Dump, error) {
 	out := admin.Dump{Proxy: q.Proxy}
 	for _, t := range []struct{ name, resource, body string }{
 		{"cds", "outbound|80|v1|db.example", ruledCluster}, {"cds", "PassthroughCluster", passthrough},
-		{"lds", "0.0.0.0_80", httpListener}, {"lds", "10.0.0.9_90", tcpListener}, {"rds", "80", routes}, {"eds", "a", endpoints},
+		{"lds", "0.0.0.0_80", httpListener}, {"lds", "10.0.0.9_90", tcpListener}, {"rds", "80", routes}, {"eds", "a", endpoints}, {"eds", "none", `{"clusterName":"none"}`},
 		{"sds", "cert", `{"name":"cert","tlsCertificate":{"certificateChain":{"inlineBytes":"` + chain + `"}}}`},
 		{"sds", "roots", `{"name":"roots","validationContext":{"trustedCa":{"inlineBytes":"` + chain + `"}}}`},
 		{"ecds", "f", `{"name":"f","typedConfig":{"@type":"type.googleapis.com/envoy.RBAC"}}`},
@@ -113,6 +113,9 @@ PassthroughCluster  -     -       -          ORIGINAL_DST  -
 		case code != 0 || strings.HasSuffix(want, "\n") && squeeze(out) != squeeze(want):
 			t.Errorf("%s: exit code %d %s, -want +got:\n%s", args, code, errOut, cmp.Diff(want, out))
 		}
+	}
+	if _, out, _ := result(t, "--socket", socket, "pc", "endpoint", "web-1.shop", "-o", "json"); strings.Count(out, `"clusterName"`) != 2 {
+		t.Errorf("a cluster without endpoints is among all:\n%s", out)
 	}
 	_, out, _ := result(t, "--socket", socket, "pc", "secret", "web-1.shop")
 	for _, want := range []string{"RESOURCE NAME", "cert ", "Cert Chain", "roots ", "CA ", "ACTIVE", "false", "2038-01-19T"} {

@@ -145,7 +145,7 @@ func checkArguments(cmd *cobra.Command) {
 		switch {
 		case err == nil:
 			return nil
-		case cmd.HasSubCommands():
+		case cmd.HasSubCommands() && cmd.ValidArgsFunction == nil:
 			return unknownCommand(cmd, args[0])
 		}
 		return usage(cmd, fmt.Errorf("%w: want %s", err, cmd.UseLine()))

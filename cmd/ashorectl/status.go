@@ -173,8 +173,11 @@ func rejectionsText(p admin.ProxyStatus) string {
 	for _, t := range p.Types {
 		for _, r := range t.Rejected {
 			what := strings.Join([]string{cmp.Or(t.Objects, t.Type), cmp.Or(r.Resource, "a response"), when(r.Time)}, " ")
-			texts = append(texts, fmt.Sprintf("%s rejected %s:\n  %s\n", p.ID, strings.TrimSpace(what),
-				shorten(r.Error, p.ID)))
+			text := fmt.Sprintf("%s rejected %s:\n  %s\n", p.ID, strings.TrimSpace(what), shorten(r.Error, p.ID))
+			if len(r.Patches) > 0 {
+				text += "  It has the patches " + strings.Join(r.Patches, ", ") + "\n"
+			}
+			texts = append(texts, text)
 		}
 	}
 	slices.Sort(texts)

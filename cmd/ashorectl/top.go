@@ -182,7 +182,7 @@ func quantile(q float64, buckets map[float64]float64) float64 {
 
 func trafficTable(list []traffic) string {
 	if len(list) == 0 {
-		return "no requests\n"
+		return "no requests: send some meanwhile, or use a longer --window. Prometheus needs two scrapes in it.\n"
 	}
 	tb := newTable("NAME", "REQUESTS/S", "ERRORS", "P50", "P99")
 	duration := func(ms float64) string {

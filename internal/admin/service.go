@@ -8,7 +8,7 @@ type Service struct {
 	Addresses []string      `json:"addresses,omitempty"`
 	Allocated bool          `json:"allocated,omitempty"`
 	Ports     []ServicePort `json:"ports"`
-	// Resolution is how its endpoints are found: STATIC, DNS, DNS_ROUND_ROBIN or NONE.
+	// Resolution is how its endpoints are found: STATIC, DNS, DNS_ROUND_ROBIN, NONE or DYNAMIC_DNS.
 	Resolution string `json:"resolution"`
 	// Location is MESH_INTERNAL or MESH_EXTERNAL.
 	Location string `json:"location"`

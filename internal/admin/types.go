@@ -109,6 +109,8 @@ type Rejection struct {
 	Version string `json:"version,omitempty"`
 	// Error are Envoy's own words.
 	Error string `json:"error"`
+	// Patches are those of EnvoyFilters that changed the resource, "shop/limits configPatches[0]".
+	Patches []string `json:"patches,omitempty"`
 }
 
 // Object is one object of configuration as operators write it, with where it was read.

@@ -153,6 +153,11 @@ func workloadPolicies(c *push.Context, targets []authz.Target) []admin.WorkloadP
 				one.Policies = append(one.Policies, o.Key.String())
 			}
 		}
+		for _, p := range sc.Patches.Items() {
+			if name := p.Filter.Key.String(); !slices.Contains(one.Policies, name) {
+				one.Policies = append(one.Policies, name)
+			}
+		}
 		if sc.Sidecar != nil {
 			one.Policies = append(one.Policies, sc.Sidecar.Object.Key.String())
 		}

@@ -52,9 +52,14 @@ apiVersion: security.istio.io/v1
 kind: PeerAuthentication
 metadata: {name: strict, namespace: shop}
 spec: {mtls: {mode: STRICT}}
+`, `
+apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {name: patch, namespace: shop}
+spec: {configPatches: [{applyTo: CLUSTER, patch: {operation: MERGE, value: {alt_stat_name: x}}}, {applyTo: CLUSTER, patch: {operation: MERGE, value: {alt_stat_name: y}}}]}
 `)
 	a.Assembler, a.Entries = supplied{in: a.Published().Inputs()}, noEntries
-	policies := []string{"AuthorizationPolicy shop/readers"}
+	policies := []string{"AuthorizationPolicy shop/readers", "EnvoyFilter shop/patch"}
 	const mode = "STRICT, by PeerAuthentication shop/strict"
 	place := func(object string, line int) admin.Place {
 		return admin.Place{Object: object, File: "a.yaml", Line: line}

@@ -276,7 +276,7 @@ func TestExplainRevoked(t *testing.T) {
 	}
 }
 
-// A path that proxies may rewrite is unknown, and what no proxy takes is refused.
+// A path is rewritten as proxies do, or else unknown; what no proxy takes is refused.
 func TestExplainPath(t *testing.T) {
 	t.Parallel()
 	e := twoPorts(t)
@@ -286,6 +286,11 @@ func TestExplainPath(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for _, call.Path = range []string{"/%69tems", "/x/../items"} {
+		if got, err = e.Explain(t.Context(), call); err != nil || got.Verdict != "allowed" {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	}
+	for _, call.Path = range []string{"/%20items", "/x//../items"} {
 		if got, err = e.Explain(t.Context(), call); err != nil || got.Verdict != "depends" ||
 			!strings.HasSuffix(got.Parts[0].Reason, "proxies may rewrite the path: write it as they do") {
 			t.Errorf("got %+v, %v", got, err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/prototext"
@@ -69,11 +68,8 @@ func typeStatus(t xds.TypeStatus) admin.TypeStatus {
 		out.Subscribed = t.Subscribed
 	}
 	for _, r := range t.Rejected {
-		text := r.Message
-		if len(r.Patches) > 0 {
-			text = "changed by " + strings.Join(r.Patches, ", ") + ": " + text
-		}
-		out.Rejected = append(out.Rejected, admin.Rejection{Time: r.At, Resource: r.Name, Version: r.Version, Error: text})
+		out.Rejected = append(out.Rejected, admin.Rejection{Time: r.At, Resource: r.Name, Version: r.Version,
+			Error: r.Message, Patches: r.Patches})
 	}
 	if t.Rejection != nil && len(out.Rejected) == 0 { // the culprit is not found yet
 		out.Rejected = []admin.Rejection{{Error: t.Rejection.Message}}

@@ -32,6 +32,9 @@ func (a *API) rejected() (out []feed.Problem) {
 				what := strings.TrimSpace(t.Type + " " + r.Resource)
 				if all[what] == nil {
 					all[what] = &rejection{message: excerpt.Of(oneLine(r.Error), maxRejection)}
+					if len(r.Patches) > 0 {
+						all[what].message += "; it has the patches " + excerpt.Of(strings.Join(r.Patches, ", "), maxRejection)
+					}
 				}
 				all[what].proxies = append(all[what].proxies, p.ID)
 			}

@@ -75,18 +75,18 @@ func TestSetLogLevel(t *testing.T) {
 // A resource that several proxies rejected is one problem, in one line.
 func TestRejectedProblems(t *testing.T) {
 	t.Parallel()
-	proxy := func(id, name, message string) xds.ProxyStatus {
+	proxy := func(id, name, message string, patches ...string) xds.ProxyStatus {
 		return xds.ProxyStatus{ID: id, Node: push.Node{ID: id}, Types: []xds.TypeStatus{{TypeURL: resource.ListenerType,
-			Status: ads.Status{Rejected: []ads.Rejected{{Name: name, Message: message}}}}}}
+			Status: ads.Status{Rejected: []ads.Rejected{{Name: name, Message: message, Patches: patches}}}}}}
 	}
 	a := &API{Connected: func() []xds.ProxyStatus {
 		return []xds.ProxyStatus{proxy("a.shop", "x", "Error adding listener(s) x: no filter\nx: no such port.\nx: no such port.\n"),
-			proxy("b.shop", "x", "in other words"), proxy("c.shop", "y", "bad"), {ID: "d.shop"}}
+			proxy("b.shop", "x", "in other words"), proxy("c.shop", "y", "bad", "shop/limits configPatches[0]"), {ID: "d.shop"}}
 	}}
 	got := a.rejected()
 	const want = `rejected by 2, such as a.shop, which keep the previous version: lds x: Error adding listener(s) x: no filter; ` +
 		`x: no such port. "ashorectl proxy-status a.shop" shows all of it`
-	if len(got) != 2 || got[0].Text != want || !strings.Contains(got[1].Text, "lds y: bad.") || got[0].IsError() {
+	if len(got) != 2 || got[0].Text != want || !strings.Contains(got[1].Text, "lds y: bad; it has the patches shop/limits configPatches[0].") || got[0].IsError() {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -51,6 +51,7 @@ func TestStores(t *testing.T) {
 			"StoreApply":    testStoreApply,
 			"StorePreview":  testStorePreview,
 			"StoreRefuses":  testStoreRefuses,
+			"StoreRoles":    testStoreRoles,
 			"StoreMany":     testStoreMany,
 			"StoreAt":       testStoreAt,
 			"StoreRace":     testStoreRace,
@@ -161,6 +162,22 @@ func testStoreApply(t *testing.T, newStoreBench newBench) {
 	}
 	if n := len(b.writes()); n != 3 {
 		t.Errorf("%d events, want one for each write", n)
+	}
+}
+
+// Only admins write EnvoyFilters.
+func testStoreRoles(t *testing.T, newStoreBench newBench) {
+	b := newStoreBench(t)
+	w := applyOf(serviceFile("web"), admin.Piece{File: "f.yaml", Data: []byte("apiVersion: networking.istio.io/v1alpha3\n" +
+		"kind: EnvoyFilter\nmetadata: {name: limits, namespace: shop}\nspec: {}\n")})
+	for _, role := range []admin.Role{admin.Nobody, admin.Operator, admin.Admin} {
+		_, err := b.Write(admin.WithRole(t.Context(), role), w)
+		if errors.Is(err, admin.ErrForbidden) != (role != admin.Admin) {
+			t.Errorf("%s: %v", role, err)
+		}
+	}
+	if _, err := b.Write(admin.WithRole(t.Context(), admin.Operator), w); err != nil {
+		t.Errorf("what changes nothing is refused: %v", err)
 	}
 }
 

@@ -24,6 +24,9 @@ import (
 const (
 	// maxFetches is how many documents are fetched at a time.
 	maxFetches = 8
+	// fetchTimeout bounds one fetch, with the discovery of the URL, unless Want says otherwise. As in
+	// Istio.
+	fetchTimeout = 5 * time.Second
 	// retryInterval is the time from a failed fetch to the next one.
 	retryInterval = 10 * time.Second
 	// maxFile bounds the file of documents, in bytes: 4096 of the largest.
@@ -54,10 +57,11 @@ type Refresher struct {
 
 // keyDocument is one document. The Refresher's mu guards it.
 type keyDocument struct {
-	set    *Set      // nil: never fetched
-	failed error     // why the latest fetch failed
-	since  time.Time // of failed: the first of a series
-	due    time.Time // when it is fetched next
+	timeout time.Duration // of one fetch; zero: fetchTimeout
+	set     *Set          // nil: never fetched
+	failed  error         // why the latest fetch failed
+	since   time.Time     // of failed: the first of a series
+	due     time.Time     // when it is fetched next
 }
 
 // NewRefresher reads the documents in File. If it cannot be read, that is logged.
@@ -105,14 +109,16 @@ func (r *Refresher) save(texts map[string]string) {
 	}
 }
 
-// Want sets the URLs whose documents are kept from now on. It does not wait.
-func (r *Refresher) Want(urls []string) {
+// Want sets the URLs whose documents are kept from now on, with the time that a fetch may take. Zero
+// means 5s. It does not wait.
+func (r *Refresher) Want(timeouts map[string]time.Duration) {
 	r.mu.Lock()
-	maps.DeleteFunc(r.docs, func(url string, _ *keyDocument) bool { return !slices.Contains(urls, url) })
-	for _, url := range urls {
+	maps.DeleteFunc(r.docs, func(url string, _ *keyDocument) bool { _, ok := timeouts[url]; return !ok })
+	for url, timeout := range timeouts {
 		if r.docs[url] == nil {
 			r.docs[url] = &keyDocument{}
 		}
+		r.docs[url].timeout = timeout
 	}
 	r.mu.Unlock()
 	r.asked.Store(true)
@@ -181,12 +187,18 @@ func (r *Refresher) fetch(ctx context.Context) {
 	r.mu.Lock()
 	docs, now := maps.Clone(r.docs), time.Now()
 	maps.DeleteFunc(docs, func(_ string, d *keyDocument) bool { return d.due.After(now) })
+	timeouts := map[string]time.Duration{}
+	for url, d := range docs {
+		timeouts[url] = cmp.Or(d.timeout, fetchTimeout)
+	}
 	r.mu.Unlock()
 	var fetching errgroup.Group
 	fetching.SetLimit(maxFetches)
 	for url, d := range docs {
 		fetching.Go(func() error {
-			set, err := r.cfg.Fetch(ctx, url)
+			bounded, cancel := context.WithTimeout(ctx, timeouts[url])
+			defer cancel()
+			set, err := r.cfg.Fetch(bounded, url)
 			if ctx.Err() == nil {
 				r.update(url, d, set, err)
 			}

@@ -96,7 +96,7 @@ func TestRefresherAnswers(t *testing.T) {
 		i, a, slow := newIssuers(), aSet(t, "a"), aSet(t, "slow")
 		i.sets["a"], i.sets["slow"], i.slow["slow"], i.slow["a"] = a, slow, 5*time.Second, time.Second
 		k := i.run(t, "")
-		k.Want([]string{"a", "missing", "slow"})
+		k.Want(map[string]time.Duration{"a": 0, "missing": 0, "slow": 0})
 		i.pass(4 * time.Second)
 		if len(i.told) != 0 {
 			t.Fatalf("told %v before everyone had time to answer", i.told)
@@ -125,6 +125,26 @@ func TestRefresherAnswers(t *testing.T) {
 	})
 }
 
+// A fetch ends after the time that is wanted for its document.
+func TestRefresherTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := newIssuers()
+		i.sets["a"], i.slow["a"] = aSet(t, "a"), 7*time.Second
+		k := i.run(t, "")
+		k.Want(map[string]time.Duration{"a": 0})
+		i.pass(6 * time.Second)
+		if f := k.Failures(); len(f) != 1 || !errors.Is(f[0].Err, context.DeadlineExceeded) {
+			t.Fatalf("failures are %v, want the default timeout", f)
+		}
+		k.Want(map[string]time.Duration{"a": 8 * time.Second})
+		i.pass(20 * time.Second)
+		if f := k.Failures(); len(f) != 0 || k.Set("a") == nil {
+			t.Errorf("failures are %v, want none", f)
+		}
+	})
+}
+
 // Changed keys are reported, and keys that can no longer be fetched are kept.
 func TestRefresherRefreshes(t *testing.T) {
 	t.Parallel()
@@ -132,7 +152,7 @@ func TestRefresherRefreshes(t *testing.T) {
 		i := newIssuers()
 		i.sets["a"] = aSet(t, "1")
 		k := i.run(t, "")
-		k.Want([]string{"a"})
+		k.Want(map[string]time.Duration{"a": 0})
 		i.pass(time.Second)
 		next := aSet(t, "2")
 		i.sets["a"] = next
@@ -145,7 +165,7 @@ func TestRefresherRefreshes(t *testing.T) {
 		if f := k.Failures(); len(f) != 1 || !f[0].Kept || len(i.told) != 2 {
 			t.Errorf("failures %v, told %d times", f, len(i.told))
 		}
-		k.Want([]string{"a"})
+		k.Want(map[string]time.Duration{"a": 0})
 		i.pass(time.Millisecond)
 		if len(i.told) != 3 || i.told[2]["a"] != next.Text() {
 			t.Errorf("a Want of what is there was answered by %v", i.told)
@@ -162,7 +182,7 @@ func TestRefresherRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := newIssuers()
 		i.sets["a"] = a
-		i.run(t, file).Want([]string{"a"})
+		i.run(t, file).Want(map[string]time.Duration{"a": 0})
 		i.pass(time.Second)
 	})
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
@@ -171,7 +191,7 @@ func TestRefresherRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := newIssuers()
 		i.slow["a"] = time.Hour
-		i.run(t, file).Want([]string{"a"})
+		i.run(t, file).Want(map[string]time.Duration{"a": 0})
 		i.pass(time.Millisecond)
 		if len(i.told) != 1 || i.told[0]["a"] != a.Text() {
 			t.Errorf("told %v", i.told)
@@ -182,7 +202,7 @@ func TestRefresherRestarts(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		i := newIssuers()
-		i.run(t, file).Want([]string{"a"})
+		i.run(t, file).Want(map[string]time.Duration{"a": 0})
 		i.pass(time.Millisecond)
 		if len(i.told) != 1 || len(i.told[0]) != 0 {
 			t.Errorf("told %v", i.told)

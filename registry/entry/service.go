@@ -64,6 +64,8 @@ func resolution(r networking.ServiceEntry_Resolution) registry.Resolution {
 		return registry.DNS
 	case networking.ServiceEntry_DNS_ROUND_ROBIN:
 		return registry.DNSRoundRobin
+	case networking.ServiceEntry_DYNAMIC_DNS:
+		return registry.DynamicDNS
 	default:
 		return registry.Passthrough
 	}

@@ -122,6 +122,8 @@ func resolutionOf(r registry.Resolution) networking.ServiceEntry_Resolution {
 		return networking.ServiceEntry_DNS
 	case registry.DNSRoundRobin:
 		return networking.ServiceEntry_DNS_ROUND_ROBIN
+	case registry.DynamicDNS:
+		return networking.ServiceEntry_DYNAMIC_DNS
 	default:
 		return networking.ServiceEntry_NONE
 	}

@@ -19,8 +19,12 @@ import (
 	mesh "istio.io/api/mesh/v1alpha1"
 )
 
-// meshConfig is the kind of documents that are a MeshConfig.
-const meshConfig = "MeshConfig"
+// Kinds of documents that are no objects.
+const (
+	meshConfig = "MeshConfig"
+	// proxyAnnotation is a ProxyConfig in an annotation of this name.
+	proxyAnnotation = "proxy.istio.io/config"
+)
 
 // module is a Go module whose files are read.
 type module struct{ name, dir string }
@@ -29,8 +33,8 @@ type module struct{ name, dir string }
 type document struct {
 	place string // "istio/samples/web.yaml:12"
 	kind  string // "VirtualService"
-	name  string // "shop/web"; empty for a MeshConfig
-	text  []byte // YAML; of a MeshConfig, its fields
+	name  string // "shop/web"; empty for what is no object
+	text  []byte // YAML; for what is no object, its fields
 }
 
 // collect returns the documents of the modules, each once, ordered by place.
@@ -96,8 +100,9 @@ type passage struct {
 var (
 	comment   = regexp.MustCompile(`(?m)^ *// ?`)
 	separator = regexp.MustCompile(`(?m)^---.*$`)
-	// template finds placeholders of Go's templates and of its fmt package.
-	template = regexp.MustCompile(`\{\{|%[sdvq]`)
+	// textPlace and numberPlace are placeholders of Go's templates and of its fmt package.
+	textPlace   = regexp.MustCompile(`\{\{ *[.$][\w.]* *(?:\| *\w+ *)*\}\}|%[svq]`)
+	numberPlace = regexp.MustCompile(`%d`)
 )
 
 // fenced returns the code blocks of Markdown.
@@ -137,7 +142,8 @@ func rawStrings(data []byte) []passage {
 	}
 }
 
-// passage adds the documents of a text in YAML. What is a template or no YAML is left out.
+// passage adds the documents of a text in YAML. Placeholders of templates get a value. What is no
+// YAML, or a template with more than placeholders, is left out.
 func (c *collector) passage(file string, p passage) {
 	starts := separator.FindAllStringIndex(p.text, -1)
 	starts = append(starts, []int{len(p.text), len(p.text)})
@@ -146,11 +152,13 @@ func (c *collector) passage(file string, p passage) {
 		text := p.text[from:next[0]]
 		place := file + ":" + strconv.Itoa(p.line+strings.Count(p.text[:from], "\n"))
 		from = next[1]
+		text = numberPlace.ReplaceAllString(textPlace.ReplaceAllString(text, "example"), "80")
 		var root yaml.Node
-		if template.MatchString(text) || yaml.Unmarshal([]byte(text), &root) != nil || len(root.Content) != 1 {
+		if strings.Contains(text, "{{") || yaml.Unmarshal([]byte(text), &root) != nil || len(root.Content) != 1 {
 			continue
 		}
 		c.node(place, root.Content[0], []byte(text))
+		c.annotations(place, root.Content[0])
 	}
 }
 
@@ -170,18 +178,18 @@ func (c *collector) node(place string, n *yaml.Node, text []byte) {
 		}
 	case kind == "ConfigMap":
 		if data := child(n, "data"); data != nil {
-			c.mesh(place, []byte(scalar(data, "mesh")))
+			c.add(document{place: place, kind: meshConfig, text: []byte(scalar(data, "mesh"))})
 		}
 	case kind == "IstioOperator":
 		if spec := child(n, "spec"); spec != nil && child(spec, "meshConfig") != nil {
-			c.mesh(place, marshal(child(spec, "meshConfig")))
+			c.add(document{place: place, kind: meshConfig, text: marshal(child(spec, "meshConfig"))})
 		}
 	case slices.Contains([]string{"networking.istio.io", "security.istio.io", "telemetry.istio.io", "extensions.istio.io"}, group):
 		c.object(place, kind, n, text)
 	case kind == "" && child(n, "meshConfig") != nil: // values of a Helm chart
-		c.mesh(place, marshal(child(n, "meshConfig")))
+		c.add(document{place: place, kind: meshConfig, text: marshal(child(n, "meshConfig"))})
 	case kind == "" && apiVersion == "" && isMesh(n):
-		c.mesh(place, text)
+		c.add(document{place: place, kind: meshConfig, text: text})
 	}
 }
 
@@ -209,12 +217,17 @@ func (c *collector) object(place, kind string, n *yaml.Node, text []byte) {
 	c.add(document{place: place, kind: kind, name: name, text: text})
 }
 
-// mesh adds a MeshConfig that is not empty.
-func (c *collector) mesh(place string, text []byte) {
-	c.add(document{place: place, kind: meshConfig, text: text})
+// annotations adds the ProxyConfigs in annotations within a document, of workloads for instance.
+func (c *collector) annotations(place string, n *yaml.Node) {
+	if n.Kind == yaml.MappingNode {
+		c.add(document{place: place, kind: proxyAnnotation, text: []byte(scalar(n, proxyAnnotation))})
+	}
+	for _, inner := range n.Content {
+		c.annotations(place, inner)
+	}
 }
 
-// add adds a document that is new.
+// add adds a document that is new and not empty.
 func (c *collector) add(d document) {
 	var value map[string]any
 	if yaml.Unmarshal(d.text, &value) != nil || len(value) == 0 {

@@ -38,12 +38,15 @@ func newIstio(dir string) (*istio, error) {
 
 // check returns why Istio refuses a document; nil when it accepts it.
 func (i *istio) check(d document) error {
-	if d.kind == meshConfig {
+	switch d.kind {
+	case meshConfig:
 		if err := protomarshal.ApplyYAMLStrict(string(d.text), &mesh.MeshConfig{}); err != nil {
 			return err
 		}
 		_, err := istiomesh.ApplyMeshConfigDefaults(string(d.text))
 		return err
+	case proxyAnnotation:
+		return i.check(document{kind: meshConfig, text: within("defaultConfig", d.text)})
 	}
 	object := &unstructured.Unstructured{}
 	if err := kubeyaml.UnmarshalStrict(d.text, object); err != nil {
@@ -81,19 +84,30 @@ func (i *istio) check(d document) error {
 	return i.schemas.check(gvk, object.Object)
 }
 
+// within is YAML that has text as the value of a field.
+func within(field string, text []byte) []byte {
+	lines := strings.ReplaceAll("\n"+string(text), "\n", "\n  ")
+	return []byte(field + ":" + lines + "\n")
+}
+
 // unsupported marks a warning about a field that is accepted and ignored.
 const unsupported = "not supported yet"
 
 // ashore returns why Ashore refuses a document, and which fields it ignores.
 func ashore(d document) (refused error, ignored []string) {
 	var problems []config.Problem
-	if d.kind == meshConfig {
+	switch d.kind {
+	case meshConfig:
 		var node yaml.Node
 		if err := yaml.Unmarshal(d.text, &node); err != nil {
 			return err, nil
 		}
 		_, problems = config.ParseMesh("", node.Content[0])
-	} else {
+	case proxyAnnotation:
+		group := fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: WorkloadGroup\nmetadata: {name: example, annotations: {%s: %q}}\n"+
+			"spec: {template: {}}\n", proxyAnnotation, d.text)
+		problems = config.Parse("", []byte(group)).Problems
+	default:
 		problems = config.Parse("", d.text).Problems
 	}
 	var errs []string

@@ -1,6 +1,8 @@
 package authz
 
 import (
+	"encoding/hex"
+	"path"
 	"regexp"
 	"strings"
 
@@ -17,13 +19,37 @@ func normalHost(host string) string {
 	return host
 }
 
-// normalPath is a path as proxies compare it. It is empty, unknown, when they may rewrite it.
+// normalPath is a path as proxies compare it. It is empty, unknown, where explain cannot tell how
+// they rewrite it: encoded or unusual characters, and dot segments beside empty ones.
 // Source: istio.io, MeshConfig.pathNormalization.
-func normalPath(path string, how mesh.MeshConfig_ProxyPathNormalization_NormalizationType) string {
-	written, _, _ := strings.Cut(path, "?")
-	rewritten := regexp.MustCompile("//|/\\.\\.?(/|$)|[%;\\\\\"<>^`{|}]")
-	if how != mesh.MeshConfig_ProxyPathNormalization_NONE && rewritten.MatchString(written) {
-		return ""
+func normalPath(text string, how mesh.MeshConfig_ProxyPathNormalization_NormalizationType) string {
+	if text == "" || how == mesh.MeshConfig_ProxyPathNormalization_NONE {
+		return text
 	}
-	return path
+	written, query, asked := strings.Cut(text, "?")
+	if how == mesh.MeshConfig_ProxyPathNormalization_DECODE_AND_MERGE_SLASHES {
+		written = regexp.MustCompile("(?i)%2f|%5c").ReplaceAllString(written, "/")
+	}
+	unreserved := regexp.MustCompile("(?i)%(2[de]|3[0-9]|[46][1-9a-f]|[57][0-9a]|5f|7e)") // RFC 3986, section 2.3
+	written = unreserved.ReplaceAllStringFunc(written, func(code string) string {
+		b, _ := hex.DecodeString(code[1:]) // two hexadecimal digits
+		return string(b)
+	})
+	written = strings.ReplaceAll(written, `\`, "/")
+	dots, empty := regexp.MustCompile(`/\.\.?(/|$)`).MatchString(written), strings.Contains(written, "//")
+	switch {
+	case regexp.MustCompile("[%;\"<>^`{|}]").MatchString(written), dots && empty:
+		return ""
+	case empty && how != mesh.MeshConfig_ProxyPathNormalization_DEFAULT && how != mesh.MeshConfig_ProxyPathNormalization_BASE:
+		written = regexp.MustCompile("//+").ReplaceAllString(written, "/")
+	case dots:
+		folder := regexp.MustCompile(`/(\.\.?)?$`).MatchString(written)
+		if written = path.Clean(written); folder && written != "/" {
+			written += "/"
+		}
+	}
+	if asked {
+		written += "?" + query
+	}
+	return written
 }

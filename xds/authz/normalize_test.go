@@ -6,7 +6,7 @@ import (
 	mesh "istio.io/api/mesh/v1alpha1"
 )
 
-// Paths that proxies may rewrite are unknown.
+// Paths are rewritten as proxies do. Where that is not known they are unknown.
 func TestNormalPath(t *testing.T) {
 	t.Parallel()
 	const (
@@ -23,16 +23,21 @@ func TestNormalPath(t *testing.T) {
 		{"", base, ""},
 		{"/a/../b", none, "/a/../b"},
 		{"/b/.well-known/..c?d=/../e", base, "/b/.well-known/..c?d=/../e"},
-		{"/a/../b", base, ""},
-		{"/a/.", base, ""},
-		{"/a/..", base, ""},
-		{"/a//b", decode, ""},
+		{"/a/../b", base, "/b"},
+		{"/a/.", base, "/a/"},
+		{"/a/..", base, "/"},
+		{"/a//b", decode, "/a/b"},
+		{"//a?b//c", merge, "/a?b//c"},
+		{"//a", base, "//a"},
+		{"/a//../b", merge, ""},
 		{"/a/", merge, "/a/"},
 		{"/a?b=%2f;", base, "/a?b=%2f;"},
-		{`/a\b`, base, ""},
-		{"/%61", base, ""},
+		{`/a\b`, base, "/a/b"},
+		{"/%61%2D%7e%5f%5A", base, "/a-~_Z"},
+		{"/%20", base, ""},
 		{"/x/..;/a", base, ""},
-		{"/a%2fb", decode, ""},
+		{"/a%2fb%5Cc", decode, "/a/b/c"},
+		{"/a%2fb", merge, ""},
 		{"/{a}", merge, ""},
 		{"/x/..;/%61", none, "/x/..;/%61"},
 	} {

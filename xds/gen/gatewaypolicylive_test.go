@@ -138,7 +138,14 @@ spec:
 apiVersion: security.istio.io/v1
 kind: AuthorizationPolicy
 metadata: {name: never, namespace: edge}
-spec: {action: DENY, rules: [{to: [{operation: {paths: [/never], ports: ["18443"]}}]}]}
+spec:
+  action: DENY
+  rules:
+  - {to: [{operation: {paths: [/never], ports: ["18443"]}}]}
+  - to: [{operation: {ports: ["18443"]}}]
+    when:
+    - {key: "request.headers[:authority]", values: [optional.example.com]}
+    - {key: "request.headers[:path]", values: ["/open?secret*"]}
 `, address, files, keys))},
 	}})
 	g := New()
@@ -174,7 +181,7 @@ spec: {action: DENY, rules: [{to: [{operation: {paths: [/never], ports: ["18443"
 		{"none", "optional", "/", "", denied}, {"none", "optional", "/open", "", ok}, {"named", "optional", "/", "", denied},
 		{"impostor", "optional", "/", "", denied}, {"impostor", "optional", "/open", "", denied}, {"namesake", "optional", "/", "", denied}, {"partner", "optional", "/", "", ok},
 		{"none", "optional", "/token", "", denied}, {"none", "optional", "/token", user, ok}, {"none", "optional", "/token", admin, admitted}, {"none", "optional", "/token", forged, "401 Jwt verification fails"},
-		{"none", "optional", "/open", admin, admitted},
+		{"none", "optional", "/open", admin, admitted}, {"none", "optional", "/open?x", "", ok}, {"none", "optional", "/open?secret=1", "", denied}, {"workload", "mesh", "/open?secret=1", "", ok},
 	} {
 		if got := asked(dial(tc.client, tc.host, "18443"), tc.host+".example.com", tc.path, tc.token); got != tc.want {
 			t.Errorf("%s asks %s for %s: got %q, want %q", tc.client, tc.host, tc.path, got, tc.want)

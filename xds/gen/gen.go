@@ -34,7 +34,7 @@ func New() *Generator {
 		kinds: map[string]envoy.Kind{
 			resource.ClusterType:         cluster.New(indexes),
 			resource.EndpointType:        endpoint.New(),
-			resource.ListenerType:        listener.New(layouts),
+			resource.ListenerType:        listener.New(layouts, indexes),
 			resource.RouteType:           route.New(layouts),
 			resource.SecretType:          secret.Generator{},
 			resource.ExtensionConfigType: &access.Generator{},

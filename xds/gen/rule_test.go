@@ -83,6 +83,10 @@ func TestRouteMatch(t *testing.T) {
 			`{"prefix": "/", "headers": [
 				{"name": "a", "presentMatch": true, "invertMatch": true},
 				{"name": "b", "stringMatch": {"safeRegex": {"regex": ".*"}}}]}`},
+		{"parts of the request, and the expression that is none", `{headers: {":method": {exact: GET}}, withoutHeaders: {a: {regex: "*"}}}`,
+			`{"prefix": "/", "headers": [
+				{"name": ":method", "stringMatch": {"exact": "GET"}},
+				{"name": "a", "presentMatch": true, "invertMatch": true}]}`},
 		{"query parameters", `{queryParams: {q: {exact: "1"}, p: {}, r: {regex: "\\d+"}}}`,
 			`{"prefix": "/", "queryParameters": [
 				{"name": "p", "presentMatch": true},

@@ -83,6 +83,26 @@ func TestSources(t *testing.T) {
 	b.want(1, "delete se default/web", "web.yaml:2 defines it: delete it there")
 	b.want(0, "delete -f "+b.dir+"/all", "revision 5: 2 deleted")
 
+	b.want(1, "diff -f "+b.dir+"/all", "+++ ServiceEntry default/a", "+++ ServiceEntry default/b")
+	b.want(0, "apply -f "+b.dir+"/all", "revision 6: 2 created")
+	b.want(0, "diff -f "+b.dir+"/all")
+	b.want(2, "diff -f "+b.file("bad.yaml", strings.Replace(service("bad", "10.0.0.1"), "hosts", "hostz", 1)), "hostz")
+	edit := func(script string, code int, words ...string) {
+		cmd := exec.Command(harness.Program("ashorectl"), "--socket", b.Socket(), "edit", "se", "default/a")
+		cmd.Env = append(os.Environ(), "VISUAL=", "EDITOR=sed -i "+script, "TMPDIR="+t.TempDir())
+		out, _ := cmd.CombinedOutput() // its exit code is what is compared
+		for _, w := range words {
+			if cmd.ProcessState.ExitCode() != code || !strings.Contains(string(out), w) {
+				t.Errorf("edit with %s: exit code %d, want %d, with %q\n%s", script, cmd.ProcessState.ExitCode(), code, w, out)
+			}
+		}
+	}
+	edit("s/10.0.0.1/10.0.0.3/", 0, "ServiceEntry default/a changed", "revision 7: 1 changed")
+	edit("s/10.0.0.9/10.0.0.4/", 0, "nothing was changed")
+	edit("s/hosts/hostz/", 1, "hostz", "nothing was written; the text is in ")
+	b.want(0, "get se default/a --store -o yaml", "address: 10.0.0.3")
+	b.want(0, "delete -f "+b.dir+"/all", "revision 8: 2 deleted")
+
 	cmd := exec.Command(harness.Program("ashorectl"), "--socket", b.Socket(), "apply", "-f", "-")
 	cmd.Stdin = strings.NewReader(service("piped", "10.0.0.1"))
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "default/piped created") {

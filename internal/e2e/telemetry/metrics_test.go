@@ -2,13 +2,13 @@ package telemetry
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"maps"
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -228,9 +228,9 @@ func TestMetrics(t *testing.T) {
 	want(client, source.with(http("0", "DC")), requests...)
 
 	callGRPC(t, client.IP+":7000")
-	for _, status := range []codes.Code{codes.OK, codes.NotFound} {
+	for _, status := range []string{"0", "5", "16", "unknown"} {
 		grpc := labels{"request_protocol": "grpc", "response_code": "200", "response_flags": "-",
-			"grpc_response_status": strconv.Itoa(int(status))}
+			"grpc_response_status": status}
 		want(client, source.with(grpc), requests...)
 		want(server, destination.with(grpc), requests...)
 	}
@@ -268,6 +268,10 @@ func cancelled(t *testing.T, address string) {
 	}
 }
 
+// statuses are those of gRPC's health checks by service. gRPC does not define 17 and 2000.
+var statuses = map[string]codes.Code{"": codes.OK, "unheard of": codes.NotFound, "secret": codes.Unauthenticated,
+	"strange": 17, "stranger": 2000}
+
 // serveGRPC serves gRPC's health checks.
 func serveGRPC(t *testing.T, address string) {
 	t.Helper()
@@ -275,7 +279,13 @@ func serveGRPC(t *testing.T, address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := grpc.NewServer()
+	s := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo,
+		next grpc.UnaryHandler) (any, error) {
+		if code, ok := statuses[request.(*healthgrpc.HealthCheckRequest).Service]; ok && code != codes.OK {
+			return nil, status.Error(code, "as asked")
+		}
+		return next(ctx, request)
+	}))
 	healthgrpc.RegisterHealthServer(s, health.NewServer())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
@@ -287,7 +297,7 @@ func serveGRPC(t *testing.T, address string) {
 	})
 }
 
-// callGRPC calls two methods with one message each way: one succeeds, one does not.
+// callGRPC makes a call for each of statuses, with one message each way.
 func callGRPC(t *testing.T, address string) {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithAuthority("web.test"),
@@ -297,7 +307,7 @@ func callGRPC(t *testing.T, address string) {
 	}
 	defer conn.Close()
 	client := healthgrpc.NewHealthClient(conn)
-	for service, want := range map[string]codes.Code{"": codes.OK, "unheard of": codes.NotFound} {
+	for service, want := range statuses {
 		harness.Eventually(t, "gRPC", func() error {
 			_, err := client.Check(t.Context(), &healthgrpc.HealthCheckRequest{Service: service})
 			if got := status.Code(err); got != want {

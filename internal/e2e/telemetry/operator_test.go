@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -94,7 +95,8 @@ func ctl(t *testing.T, m *harness.Mesh, args ...string) string {
 }
 
 // What operators ask is what happens: Prometheus' targets can be scraped, "explain request" names the
-// status that the request gets, "top" counts requests, and levels of logs change.
+// status that the request gets, tables show what proxies have, "top" counts requests, and levels of
+// logs change.
 func TestOperator(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"mesh.yaml": operatorMesh}, harness.Secure(""))
@@ -108,6 +110,7 @@ func TestOperator(t *testing.T) {
 
 	targets(t, m, web, client)
 	explained(t, m, calls)
+	shown(t, m, client)
 	top(t, m, client, calls, "http://"+prometheus.address)
 
 	if got := ctl(t, m, "admin", "log", "--level", "debug"); got != "debug\n" {
@@ -218,6 +221,34 @@ func explained(t *testing.T, m *harness.Mesh, calls *harness.Client) {
 	unsure := ctl(t, m, "explain", "request", "shop/client", "web.test:8080", "--path", "/hidden")
 	if !strings.Contains(unsure, "only if    the header x-known matches") || !strings.Contains(unsure, "404 NR") {
 		t.Errorf("a header that is not known is explained as\n%s", unsure)
+	}
+}
+
+// shown checks what tables show of proxies, a service and a workload.
+func shown(t *testing.T, m *harness.Mesh, client *harness.Proxy) {
+	t.Helper()
+	socket := filepath.Join(client.State, "admin.sock")
+	for args, want := range map[string][]string{
+		"proxy-status": {"NAME ", "CDS ", "ECDS", "client-1.shop  sidecar  SYNCED"},
+		"pc cluster client-1.shop --fqdn web.test":            {"web.test      8080  -       outbound   EDS   -\n"},
+		"pc listener client-1.shop --port 8080":               {"  8080  ", "Route: 8080"},
+		"pc route client-1.shop --name 8080":                  {"web.test:8080", "/teapot", "web.shop"},
+		"pc endpoint client-1.shop --port 8080":               {":8080", "HEALTHY", "outbound|8080||web.test"},
+		"pc all client-1.shop":                                {"SERVICE FQDN", "VHOST NAME", "ENDPOINT", "trust-bundle"},
+		"pc ecds web-1.shop -o json":                          {`"name":`, `"typedConfig":`},
+		"pc log client-1.shop --admin-socket " + socket:       {"rbac: ", "ashore-agent proxy-log --level LEVEL"},
+		"pc bootstrap client-1.shop --admin-socket " + socket: {"id: sidecar~", "dynamic_resources:"},
+		"describe service web.test": {"web.test", "ENDPOINT", "VirtualService shop/web", "routes requests for web.test",
+			"shop/web-", ":8080", "PERMISSIVE (default)", "AuthorizationPolicy shop/web"},
+		"describe workload web-1.shop":    {"web.test", "healthy", "spiffe://", "Sidecar shop/web"},
+		"describe workload client-1.shop": {"no endpoints", "shop/client-1.shop", "Sidecar shop/client"},
+	} {
+		got := ctl(t, m, strings.Fields(args)...)
+		for _, w := range want {
+			if !strings.Contains(got, w) {
+				t.Errorf("ashorectl %s: no %q in\n%s", args, w, got)
+			}
+		}
 	}
 }
 

@@ -177,6 +177,7 @@ func (s clusterShape) cluster() *clusterv3.Cluster {
 	switch s.discovery {
 	case destination.ByNames, destination.ByName:
 		s.resolve(c)
+	case destination.ByHost: // after its TLS
 	case destination.Nowhere:
 		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
 	case destination.ByOriginal:
@@ -195,7 +196,7 @@ func (s clusterShape) cluster() *clusterv3.Cluster {
 	applyPool(c, h, s.policy.Pool, s.mesh)
 	applyBudget(c, s.policy.Budget)
 	applyOutliers(c, h, s.policy.Outlier)
-	if s.discovery != destination.ByOriginal {
+	if s.discovery != destination.ByOriginal && s.discovery != destination.ByHost {
 		applyBalancer(c, s.policy.Balance)
 		applyWeights(c, s.policy.Order(s.mesh))
 	}
@@ -206,6 +207,9 @@ func (s clusterShape) cluster() *clusterv3.Cluster {
 	applyTLS(c, h, s.policy.Tls, names, s.peer, s.protocol.IsHTTP())
 	if s.policy.Tls.GetMode() != networking.ClientTLSSettings_ISTIO_MUTUAL { // whose socket is not the shape's
 		c.TransportSocket = proxied(c.TransportSocket, s.policy.Proxied)
+	}
+	if s.discovery == destination.ByHost {
+		s.resolveHosts(c, h)
 	}
 	h.apply(c)
 	return c

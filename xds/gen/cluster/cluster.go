@@ -82,7 +82,8 @@ type clusterSpec struct {
 	mutual destination.Mutual // whether mutual TLS is spoken
 	// anyName says that no endpoint names a service account, where mutual TLS is spoken.
 	anyName bool
-	// families is set only where the cluster carries its endpoints, as are the last four.
+	// families is set only where the proxy resolves names, the last four where the cluster carries its
+	// endpoints.
 	families envoy.Families
 	subset   *networking.Subset
 	policy   destination.Policy
@@ -107,6 +108,9 @@ func (in clusterIn) Layer() *envoy.Layer {
 		if dns {
 			spec.endpoints, spec.families = in.endpoints.Items()[next], in.families
 			next++
+		}
+		if d.Service.Resolution == registry.DynamicDNS {
+			spec.families = in.families
 		}
 		destination.EachCluster(d, func(port uint32, s *networking.Subset) {
 			spec.port, spec.subset, spec.policy = port, s, destination.PolicyFor(d.Rule, s, port)

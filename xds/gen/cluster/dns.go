@@ -6,6 +6,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	commondnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/common/dns/v3"
 	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
+	dfpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dynamic_forward_proxy/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/ashore-mesh/ashore/xds/gen/destination"
@@ -25,6 +26,19 @@ const (
 func (s clusterShape) resolve(c *clusterv3.Cluster) {
 	c.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
 		Name: "envoy.cluster.dns", TypedConfig: envoy.Packed(s.dns()),
+	}}
+}
+
+// resolveHosts makes Envoy resolve the hosts that requests and connections name. Envoy wants names to
+// be verified, unless it is told that they are not.
+func (s clusterShape) resolveHosts(c *clusterv3.Cluster, h *upstreamHTTP) {
+	c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
+	c.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
+		Name: "envoy.clusters.dynamic_forward_proxy",
+		TypedConfig: envoy.Packed(&dfpv3.ClusterConfig{
+			ClusterImplementationSpecifier: &dfpv3.ClusterConfig_DnsCacheConfig{DnsCacheConfig: envoy.DNSCache(s.families)},
+			AllowInsecureClusterOptions:    !h.upstream.AutoSni || !h.upstream.AutoSanValidation,
+		}),
 	}}
 }
 

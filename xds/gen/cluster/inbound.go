@@ -120,6 +120,7 @@ const forever = 100 * 365 * 24 * time.Hour
 func (in workloadIn) cluster(p workload.Port, pool *networking.ConnectionPoolSettings) *clusterv3.Cluster {
 	c := &clusterv3.Cluster{
 		Name:                 envoy.InboundCluster(p.Port),
+		AltStatName:          envoy.InboundCluster(p.Port) + statsEnd,
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		ConnectTimeout:       in.mesh.Config.GetConnectTimeout(),
 	}

@@ -21,8 +21,9 @@ import (
 func (s clusterSpec) withMutual(identity bool, ids push.Identities) clusterSpec {
 	s.mutual, s.identities, s.anyName = s.reach().MutualTLS(s.mesh, identity, ids), nil, false
 	if s.mutual == destination.MutualAuto || s.mutual == destination.MutualAlways {
+		by := s.reach().Discovery()
 		s.identities = ids.Names
-		s.anyName = ids.AnyName || ids.Names == nil && s.reach().Discovery() == destination.ByOriginal
+		s.anyName = ids.AnyName || ids.Names == nil && (by == destination.ByOriginal || by == destination.ByHost)
 	}
 	return s
 }

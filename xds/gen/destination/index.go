@@ -15,6 +15,8 @@ type Index struct {
 	DNS []registry.Key
 	// Ordered says that the endpoints of some of DNS are ordered by the client's place.
 	Ordered bool
+	// Dynamic says that a proxy resolves the hosts that clients name.
+	Dynamic bool
 	// headless are those without an address of their own, addressless those that have not even an
 	// allocated one.
 	headless, addressless []registry.Key
@@ -69,6 +71,7 @@ func newIndex(in indexIn) *Index {
 		if IsHeadless(d.Service, true) {
 			x.addressless = append(x.addressless, d.Service.Key)
 		}
+		x.Dynamic = x.Dynamic || d.Service.Resolution == registry.DynamicDNS
 		if !IsDNS(d.Service.Resolution) {
 			continue
 		}

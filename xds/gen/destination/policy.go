@@ -108,7 +108,7 @@ func EachCluster(d push.Destination, f func(port uint32, subset *networking.Subs
 			continue
 		}
 		f(p.Number, nil)
-		if d.Rule == nil {
+		if d.Rule == nil || d.Service.Resolution == registry.DynamicDNS { // without endpoints no subsets
 			continue
 		}
 		for _, s := range d.Rule.Spec.Subsets {

@@ -27,6 +27,8 @@ const (
 	ByName
 	// ByOriginal goes where the client had connected to.
 	ByOriginal
+	// ByHost resolves the host that a request names, or a connection by its SNI.
+	ByHost
 	// Nowhere is a cluster without endpoints.
 	Nowhere
 )
@@ -37,6 +39,8 @@ const (
 // where the client had connected to, which a router cannot know, so that it takes the endpoints.
 func (r Reach) Discovery() Discovery {
 	switch {
+	case r.Service.Resolution == registry.DynamicDNS:
+		return ByHost
 	case r.Policy.passthrough() && !r.Router:
 		return ByOriginal
 	case r.Service.Resolution == registry.DNS:

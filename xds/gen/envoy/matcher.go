@@ -75,9 +75,9 @@ func ClaimMatch(path []string, value *matcherv3.ValueMatcher) *matcherv3.Metadat
 	return MetadataMatch(jwtFilter, append([]string{JwtPayload}, path...), value)
 }
 
-// Present says that any value matches: the condition is empty.
-// Source: istio.io, HTTPMatchRequest.headers.
-func Present(m *networking.StringMatch) bool { return m.GetMatchType() == nil }
+// Present says that any value matches: the condition is empty, or the regex "*", which is none.
+// Source: istio.io, HTTPMatchRequest.headers; Istio, canBeConvertedToPresentMatch.
+func Present(m *networking.StringMatch) bool { return m.GetMatchType() == nil || m.GetRegex() == "*" }
 
 // StringMatcher is a condition as Envoy's. An empty prefix, which Envoy refuses, matches every
 // value.

@@ -78,16 +78,21 @@ func HostCovers(pattern, host string) bool {
 	return pattern == host
 }
 
-// DestinationCluster is the cluster of a route's destination: the port that it names, else the only
-// one of the service, else the listener's. Source: Istio.
+// DestinationCluster is the cluster of a route's destination.
 func DestinationCluster(d *networking.Destination, known *push.Destinations, listenPort uint32) string {
-	port := listenPort
+	return envoy.OutboundCluster(DestinationPort(d, known, listenPort), d.GetSubset(), d.GetHost())
+}
+
+// DestinationPort is the port that a destination names, else the only one of the service, else the
+// listener's. Source: Istio.
+func DestinationPort(d *networking.Destination, known *push.Destinations, listenPort uint32) uint32 {
 	if n := d.GetPort().GetNumber(); n != 0 {
-		port = n
-	} else if to, ok := known.Get(d.GetHost()); ok && len(to.Service.Ports) == 1 {
-		port = to.Service.Ports[0].Number
+		return n
 	}
-	return envoy.OutboundCluster(port, d.GetSubset(), d.GetHost())
+	if to, ok := known.Get(d.GetHost()); ok && len(to.Service.Ports) == 1 {
+		return to.Service.Ports[0].Number
+	}
+	return listenPort
 }
 
 // SidecarGateway is what VirtualServices call all sidecars together.

@@ -22,6 +22,9 @@ type listenerSettings struct {
 	catchAll string
 	// identity says that the proxy has a certificate of the mesh.
 	identity bool
+	// dynamic says that the proxy resolves hosts that clients name, whose addresses are of families.
+	dynamic         bool
+	dynamicFamilies envoy.Families
 	// proven bounds the connections of callers who show a certificate.
 	proven push.ConnectionBounds
 }
@@ -35,6 +38,9 @@ func (g *Generator) settingsOf(sc *push.Scope) listenerSettings {
 		families:     envoy.CapturedFamilies(sc),
 		catchAll:     layout.CatchAllCluster(sc),
 		identity:     sc.Identity,
+	}
+	if g.indexes.Of(sc).Dynamic {
+		out.dynamic, out.dynamicFamilies = true, envoy.FamiliesOf(sc)
 	}
 	if sc.Trust != nil {
 		out.proven = sc.Trust.Connections

@@ -168,7 +168,7 @@ func (s listenerSpec) readsTLS() bool {
 }
 
 func (c chainSpec) readsTLS() bool {
-	return c.match.sni != nil || c.match.transport != "" || c.endsTLS()
+	return c.match.sni != nil || c.match.transport != "" || c.endsTLS() || c.tcp.dynamicPort != 0
 }
 
 func (c chainSpec) endsTLS() bool { return c.tls != nil || c.mutual }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/ashore-mesh/ashore/xds/gen/destination"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/gentest"
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -27,7 +28,7 @@ func TestRefusedChain(t *testing.T) {
 	refusedFilter := chain("refused", 82)
 	refusedFilter.tcp.lifetime = durationpb.New(time.Nanosecond)
 	cluster := func(name string) resource.Ref { return resource.Ref{TypeURL: resource.ClusterType, Name: name} }
-	base := newListenerBase(New(nil).settingsOf(gentest.Scope()))
+	base := newListenerBase(New(nil, destination.NewIndexes()).settingsOf(gentest.Scope()))
 	for name, tt := range map[string]struct {
 		chains []chainSpec
 		left   []string // the names of chains that are not refused, or closed

@@ -49,6 +49,9 @@ func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) (*li
 		if c.asksOthers() {
 			out.Filters = slices.Concat(access.JudgeConnections(access.FilterForeign), out.Filters)
 		}
+		if c.tcp.dynamicPort != 0 {
+			out.Filters = append(out.Filters, resolveConnections(c.tcp.dynamicPort, b.dynamicFamilies))
+		}
 		out.Filters = append(out.Filters, tcpFilter(p))
 	}
 	return out, envoy.CheckAll(append(packed, out)...)

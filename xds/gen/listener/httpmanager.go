@@ -70,6 +70,9 @@ func (b *listenerBase) httpManager(side listenerSide, s httpSpec) *hcmv3.HttpCon
 		m.StripTrailingHostDot = true
 		m.LocalReplyConfig = access.BadHostReply()
 	}
+	if b.dynamic && side != sideInbound {
+		m.HttpFilters = resolveRequests(m.HttpFilters, b.dynamicFamilies)
+	}
 	if s.grpcWeb {
 		grpcWeb := envoy.HTTPFilter("envoy.filters.http.grpc_web", &grpcwebv3.GrpcWeb{})
 		m.HttpFilters = slices.Concat([]*hcmv3.HttpFilter{grpcWeb}, m.HttpFilters)

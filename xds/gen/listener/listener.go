@@ -5,6 +5,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/internal/memo"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/destination"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/layout"
 	"github.com/ashore-mesh/ashore/xds/gen/telemetry"
@@ -14,6 +15,7 @@ import (
 // Generator makes the listeners of proxies.
 type Generator struct {
 	layouts   *layout.Layouts
+	indexes   *destination.Indexes
 	telemetry telemetry.Reader
 
 	chains  chainLists
@@ -27,8 +29,8 @@ type Generator struct {
 }
 
 // New makes a Generator.
-func New(layouts *layout.Layouts) *Generator {
-	return &Generator{layouts: layouts, bases: memo.New(newListenerBase), listeners: memo.New(buildListener)}
+func New(layouts *layout.Layouts, indexes *destination.Indexes) *Generator {
+	return &Generator{layouts: layouts, indexes: indexes, bases: memo.New(newListenerBase), listeners: memo.New(buildListener)}
 }
 
 // Plans implements envoy.Kind: what equal proxies share, and the inbound side.

@@ -112,6 +112,9 @@ type tcpSpec struct {
 	lifetime *durationpb.Duration
 	// hashSource balances by the client's address.
 	hashSource bool
+	// dynamicPort, when not zero, is the port of the hosts that connections name by SNI and that the
+	// proxy resolves.
+	dynamicPort uint32
 	// tunnel, when not nil, asks the cluster to connect to another place (HTTP CONNECT or POST).
 	tunnel *networking.TrafficPolicy_TunnelSettings
 }

@@ -1,8 +1,9 @@
 package listener
 
 import (
-	"net"
+	"cmp"
 	"strconv"
+	"strings"
 
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/gen/destination"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/layout"
@@ -43,8 +45,12 @@ func tcpProxy(s tcpSpec, log []*accesslogv3.AccessLog) *tcpv3.TcpProxy {
 		p.ClusterSpecifier = &tcpv3.TcpProxy_WeightedClusters{WeightedClusters: w}
 	}
 	if t := s.tunnel; t != nil {
-		target := net.JoinHostPort(t.TargetHost, strconv.FormatUint(uint64(t.TargetPort), 10))
-		p.TunnelingConfig = &tcpv3.TcpProxy_TunnelingConfig{Hostname: target, UsePost: t.Protocol == "POST"}
+		host := t.TargetHost
+		if strings.Contains(host, ":") { // IPv6
+			host = "[" + host + "]"
+		}
+		p.TunnelingConfig = &tcpv3.TcpProxy_TunnelingConfig{UsePost: t.Protocol == "POST",
+			Hostname: host + ":" + strconv.FormatUint(uint64(t.TargetPort), 10)}
 	}
 	if s.hashSource {
 		p.HashPolicy = []*typev3.HashPolicy{{PolicySpecifier: &typev3.HashPolicy_SourceIp_{SourceIp: &typev3.HashPolicy_SourceIp{}}}}
@@ -82,10 +88,18 @@ type tcpPlanner struct {
 // direct is a chain to one port of a service.
 func (p tcpPlanner) direct(host string, port uint32) tcpSpec {
 	name := envoy.OutboundCluster(port, "", host)
-	s := tcpSpec{statPrefix: name, cluster: name}
+	s := tcpSpec{statPrefix: name, cluster: name, dynamicPort: p.dynamicPort(host, port)}
 	d, _ := p.destinations.Get(host)
 	s.apply(d.Rule, port, "")
 	return s
+}
+
+// dynamicPort is tcpSpec.dynamicPort for connections to a port of a service.
+func (p tcpPlanner) dynamicPort(host string, port uint32) uint32 {
+	if d, ok := p.destinations.Get(host); ok && d.Service.Resolution == registry.DynamicDNS {
+		return port
+	}
+	return 0
 }
 
 // routed is a chain of the routes of a VirtualService, nil when none of them takes connections.
@@ -99,6 +113,11 @@ func (p tcpPlanner) routed(vs *push.VirtualService, routes []*networking.RouteDe
 	first := routes[0].GetDestination()
 	d, _ := p.destinations.Get(first.GetHost())
 	var s tcpSpec
+	for _, r := range routes {
+		to := r.GetDestination()
+		port := layout.DestinationPort(to, p.destinations, listenPort)
+		s.dynamicPort = cmp.Or(s.dynamicPort, p.dynamicPort(to.GetHost(), port))
+	}
 	if len(routes) == 1 {
 		s.cluster = layout.DestinationCluster(first, p.destinations, listenPort)
 		s.statPrefix = s.cluster

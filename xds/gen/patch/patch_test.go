@@ -399,7 +399,7 @@ func TestLeftOut(t *testing.T) {
 		}
 		patches := strings.Join(r.Patches, ", ")
 		if m.AltStatName != "good" || !m.RespectDnsTtl || m.ConnectTimeout.AsDuration().String() != "5s" || patches !=
-			"EnvoyFilter shop/x spec.configPatches[0], EnvoyFilter shop/x spec.configPatches[4]" {
+			"shop/x configPatches[0], shop/x configPatches[4]" {
 			t.Errorf("%v of %s", m, patches)
 		}
 	}

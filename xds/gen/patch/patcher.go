@@ -60,7 +60,7 @@ func newPatch(from push.Patch) *patch {
 
 // String names a patch to people.
 func (p *patch) String() string {
-	return fmt.Sprintf("%s spec.configPatches[%d]", p.Filter.Key, p.Index)
+	return fmt.Sprintf("%s/%s configPatches[%d]", p.Filter.Namespace, p.Filter.Name, p.Index)
 }
 
 // leftOut is the problem that a patch is not applied.

@@ -37,7 +37,7 @@ func requests(by Reporter, o overrides) []*accesslogv3.AccessLog {
 	tags := append(by.tags(),
 		tag("request_protocol", "%REQ(CONTENT-TYPE)%", protocolRule()),
 		tag("response_code", "%RESPONSE_CODE%", nil),
-		tag("grpc_response_status", "%GRPC_STATUS_NUMBER%", nil),
+		tag("grpc_response_status", "%GRPC_STATUS_NUMBER%", statusRule()),
 		tag("response_flags", "%RESPONSE_FLAGS%", nil))
 	c := &statslogv3.Config{
 		Counters:   []*statslogv3.Config_Counter{{Stat: stat("requests_total", tags), ValueFixed: wrapperspb.UInt64(1)}},
@@ -105,6 +105,25 @@ func protocolRule() *matcherv3.Matcher {
 		}},
 		OnNoMatch: value("http"),
 	}
+}
+
+// statusRule makes "unknown" of a status that gRPC does not define (0 to 16): servers choose it.
+func statusRule() *matcherv3.Matcher {
+	const undefined = `-.+|1[7-9]|[2-9][0-9]|[0-9]{3,}`
+	match := &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{
+		SafeRegex: &matcherv3.RegexMatcher{Regex: undefined,
+			EngineType: &matcherv3.RegexMatcher_GoogleRe2{GoogleRe2: &matcherv3.RegexMatcher_GoogleRE2{}}}}}
+	predicate := &matcherv3.Matcher_MatcherList_Predicate_SinglePredicate{
+		Input:   extension("value", envoy.Packed(&inputv3.StatTagValueInput{})),
+		Matcher: &matcherv3.Matcher_MatcherList_Predicate_SinglePredicate_ValueMatch{ValueMatch: match},
+	}
+	return &matcherv3.Matcher{MatcherType: &matcherv3.Matcher_MatcherList_{MatcherList: &matcherv3.Matcher_MatcherList{
+		Matchers: []*matcherv3.Matcher_MatcherList_FieldMatcher{{
+			Predicate: &matcherv3.Matcher_MatcherList_Predicate{
+				MatchType: &matcherv3.Matcher_MatcherList_Predicate_SinglePredicate_{SinglePredicate: predicate}},
+			OnMatch: value("unknown"),
+		}},
+	}}}
 }
 
 // value replaces the value of a tag.
