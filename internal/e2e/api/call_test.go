@@ -45,8 +45,9 @@ import (
 //	got:HEADER~REGEXP  a header of the response
 //	mirror:NAME        the backend that sees the request too
 //	after:DURATION     the shortest time to the response
+//	counted:REGEXP     counters of the Envoy of web that are not 0
 //
-// Other lines are "fail BACKEND", "recover BACKEND" and "stat NAME".
+// Other lines are "fail BACKEND" and "recover BACKEND".
 type call struct {
 	line string
 	run  func() error
@@ -79,11 +80,8 @@ const requestTimeout = 10 * time.Second
 
 func (w *world) parse(t *testing.T, line string) call {
 	t.Helper()
-	switch first, rest, _ := strings.Cut(line, " "); first {
-	case "fail", "recover":
+	if first, _, _ := strings.Cut(line, " "); first == "fail" || first == "recover" {
 		return call{line, w.fault(t, line)}
-	case "stat":
-		return call{line, w.stat(rest)}
 	}
 	what, want, ok := strings.Cut(line, " -> ")
 	words, wants := strings.Fields(what), strings.Fields(want)
@@ -179,6 +177,13 @@ func (c *caller) check(check string, first outcome, counts map[string]int) error
 			return errors.Join(err, fmt.Errorf("it took %s", first.took))
 		}
 		return nil
+	}
+	if kind == "counted" {
+		n, err := c.w.web.StatSum(rest)
+		if err == nil && n == 0 {
+			err = fmt.Errorf("the counters %s are 0", rest)
+		}
+		return err
 	}
 	backend, share, several := strings.Cut(check, "=")
 	got := counts["from "+backend]

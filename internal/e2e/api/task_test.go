@@ -1,7 +1,6 @@
 package api
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,6 +100,12 @@ func (w *world) calls(t *testing.T, text string) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		if err != nil {
+			for _, n := range []string{"exit-1.gateways", "client-1.shop"} {
+				out, _, _ := harness.Command("ashorectl", "--socket", w.Socket(), "proxy-config", "listener", n)
+				t.Log(out)
+				out, _, _ = harness.Command("ashorectl", "--socket", w.Socket(), "proxy-config", "endpoint", n)
+				t.Log(out)
+			}
 			t.Fatalf("%s: %v", c.line, err)
 		}
 	}
@@ -127,13 +132,3 @@ func (w *world) fault(t *testing.T, line string) func() error {
 	}
 }
 
-// stat waits for counters of the workload web that match a regular expression: "stat PATTERN".
-func (w *world) stat(pattern string) func() error {
-	return func() error {
-		n, err := w.web.StatSum(pattern)
-		if err == nil && n == 0 {
-			err = fmt.Errorf("the counters %s are 0", pattern)
-		}
-		return err
-	}
-}

@@ -50,7 +50,8 @@ type world struct {
 // certified are the hosts that have certificates in the folder $DIR, HOST.pem and HOST-key.pem, of
 // the authority ca.pem.
 func certified() []string {
-	return []string{"one.secure.test", "two.secure.test", "pass.test", "web.test", "external.test", "a.wild.test", "client"}
+	return []string{"one.secure.test", "two.secure.test", "pass.test", "web.test", "external.test", "leave-tls.test",
+		"a.wild.test", "client"}
 }
 
 func newWorld(t *testing.T) *world {
@@ -63,10 +64,9 @@ func newWorld(t *testing.T) *world {
 		ip := w.IP()
 		w.backends[name] = harness.NewBackend(t, name, ip+":8080")
 		harness.TCPEcho(t, name, ip+":9000")
-		harness.ServeEcho(t, name, w.listenTLS(t, ip+":9443", "pass.test", false))
-		w.serveHTTPS(t, ip+":8443", "external.test", false, w.backends[name])
-		w.serveHTTPS(t, ip+":8444", "external.test", true, w.backends[name])
-		w.serveHTTPS(t, ip+":8445", "a.wild.test", false, w.backends[name])
+		harness.ServeEcho(t, name, w.listenTLS(t, ip+":9443", false))
+		serve(t, w.listenTLS(t, ip+":8443", false), w.backends[name])
+		serve(t, w.listenTLS(t, ip+":8444", true), w.backends[name])
 		vars = append(vars, "$"+strings.ToUpper(name), ip)
 	}
 	judge := w.IP()
@@ -133,14 +133,13 @@ func (w *world) pair(host string) (tls.Certificate, error) {
 	return tls.LoadX509KeyPair(filepath.Join(w.dir, host+".pem"), filepath.Join(w.dir, host+"-key.pem"))
 }
 
-// listenTLS listens with the certificate of a host; mutual asks clients for theirs.
-func (w *world) listenTLS(t *testing.T, address, host string, mutual bool) net.Listener {
+// listenTLS listens with the certificates of all hosts; mutual asks clients for theirs.
+func (w *world) listenTLS(t *testing.T, address string, mutual bool) net.Listener {
 	t.Helper()
-	pair, err := w.pair(host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := &tls.Config{Certificates: []tls.Certificate{pair}}
+	config := &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		pair, err := w.pair(hello.ServerName)
+		return &pair, err
+	}}
 	if mutual {
 		config.ClientCAs, config.ClientAuth = w.roots, tls.RequireAndVerifyClientCert
 	}
@@ -149,11 +148,6 @@ func (w *world) listenTLS(t *testing.T, address, host string, mutual bool) net.L
 		t.Fatal(err)
 	}
 	return l
-}
-
-func (w *world) serveHTTPS(t *testing.T, address, host string, mutual bool, h http.Handler) {
-	t.Helper()
-	serve(t, w.listenTLS(t, address, host, mutual), h)
 }
 
 func (w *world) serve(t *testing.T, address string, h http.Handler) {
