@@ -12,7 +12,7 @@ import (
 	"github.com/ashore-mesh/ashore/ca"
 )
 
-// CA issues server certificates for tests.
+// CA issues certificates for tests.
 type CA struct {
 	// Pool trusts it.
 	Pool *x509.CertPool
@@ -34,7 +34,7 @@ func NewCA(t testing.TB) *CA {
 // PEM is its certificate.
 func (c *CA) PEM() []byte { return ca.EncodeCertificates(c.cert) }
 
-// Issue makes a certificate for host, as server or client, and its key, both PEM.
+// Issue makes a certificate for host, as a server and as a client, and its key, both PEM.
 func (c *CA) Issue(t testing.TB, host string) (cert, key []byte) {
 	t.Helper()
 	x, signer := c.issue(t, x509.Certificate{DNSNames: []string{host}, KeyUsage: x509.KeyUsageDigitalSignature,

@@ -173,6 +173,23 @@ func (p *Proxy) Stat(name string) int {
 	return v
 }
 
+// StatSum adds up Envoy's own statistics whose names match a regular expression.
+func (p *Proxy) StatSum(pattern string) (sum int, err error) {
+	body, err := p.admin("/stats?filter=" + url.QueryEscape(pattern))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(body) {
+		_, text, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return 0, fmt.Errorf("statistic %q: %w", line, err)
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
 // ConfigDump is Envoy's own view of its configuration, JSON.
 func (p *Proxy) ConfigDump() string {
 	p.mesh.T.Helper()

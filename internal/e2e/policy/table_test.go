@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/goldentest"
 	"github.com/ashore-mesh/ashore/internal/testport"
@@ -60,7 +61,7 @@ spec:
 //
 // from an identity, or from "-" without a certificate, after "@" the address that it comes from,
 // with sni=NAME by TLS and with protocol=h2 by HTTP/2. By "tcp" and TLS there are two connections:
-// on one the caller speaks, and on one it is silent. Keys and tokens are written as in expand. A
+// on one the caller speaks, and on one it is silent. Keys and tokens are written as in harness.Expand. A
 // part revoked lists identities and certificates. $HTTP and $TCP stand for the ports.
 type table struct {
 	name      string
@@ -150,7 +151,7 @@ func (w *world) scope(t *testing.T, tb *table) *push.Scope {
 // inputs are what a table says.
 func (w *world) inputs(t *testing.T, tb *table) push.Inputs {
 	t.Helper()
-	result := config.Parse("config.yaml", []byte(base+expand(t, tb.part("policies.yaml"))))
+	result := config.Parse("config.yaml", []byte(base+harness.Expand(t, tb.part("policies.yaml"))))
 	for _, p := range result.Problems {
 		if p.Severity == feed.Error {
 			t.Fatalf("%s: %v", tb.name, p)
@@ -238,7 +239,7 @@ func (w *world) call(t *testing.T, tb *table, line string) {
 func (w *world) request(t *testing.T, tb *table, from string, fields []string) string {
 	t.Helper()
 	for i := range fields {
-		fields[i] = expand(t, fields[i])
+		fields[i] = harness.Expand(t, fields[i])
 	}
 	req, err := http.NewRequest(fields[0], "http://"+address+fields[2], nil)
 	if err != nil {

@@ -1,4 +1,4 @@
-package policy
+package harness
 
 import (
 	"crypto/ecdsa"
@@ -13,7 +13,7 @@ import (
 )
 
 // issuerKey is the key of an issuer of tokens, made of its name.
-func issuerKey(t *testing.T, name string) *ecdsa.PrivateKey {
+func issuerKey(t testing.TB, name string) *ecdsa.PrivateKey {
 	t.Helper()
 	seed := sha256.Sum256([]byte(name))
 	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), seed[:])
@@ -24,7 +24,7 @@ func issuerKey(t *testing.T, name string) *ecdsa.PrivateKey {
 }
 
 // keySet is what an issuer publishes.
-func keySet(t *testing.T, name string) string {
+func keySet(t testing.TB, name string) string {
 	t.Helper()
 	text, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: issuerKey(t, name).Public(), KeyID: name,
 		Algorithm: string(jose.ES256), Use: "sig"}}})
@@ -34,14 +34,14 @@ func keySet(t *testing.T, name string) string {
 	return string(text)
 }
 
-// expand writes out what stands for keys and tokens:
+// Expand writes out what stands for keys and tokens:
 //
 //	$KEYS(name)                       the key set of an issuer
 //	$TOKEN(key=name;iss=x;exp=-1h)    a token; each further claim is a text, or a list when it holds "|", and its
 //	                                  name's dots lead into objects; after ":=" stands its JSON. exp is from now on, 1h when it is missing;
 //	                                  "after" stands behind the signature
 //	$BEARER(…)                        the same after "Bearer "
-func expand(t *testing.T, text string) string {
+func Expand(t testing.TB, text string) string {
 	t.Helper()
 	for {
 		at := strings.Index(text, "$")
@@ -68,7 +68,7 @@ func expand(t *testing.T, text string) string {
 }
 
 // token signs the claims of a specification.
-func token(t *testing.T, spec string) string {
+func token(t testing.TB, spec string) string {
 	t.Helper()
 	claims := map[string]any{"exp": time.Now().Add(time.Hour).Unix()}
 	key, after, damage := "", "", false
@@ -117,7 +117,7 @@ func token(t *testing.T, spec string) string {
 }
 
 // put sets a claim, making the objects on the way.
-func put(t *testing.T, claims map[string]any, path []string, value string) {
+func put(t testing.TB, claims map[string]any, path []string, value string) {
 	t.Helper()
 	if len(path) > 1 {
 		inner, ok := claims[path[0]].(map[string]any)
