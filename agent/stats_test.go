@@ -95,7 +95,7 @@ func TestKeptStats(t *testing.T) {
 		destination + "circuit_breakers.default.cx_open": true, destination + "circuit_breakers.high.cx_open": false,
 		destination + "outlier_detection.ejections_active": true, destination + "ssl.fail_verify_san": true,
 		destination + "update_success": false, destination + "lb_subsets_active": false,
-		"cluster.inbound|8080||.upstream_cx_total": true, "cluster.PassthroughCluster.upstream_cx_total": true,
+		"cluster.inbound|8080||;.upstream_cx_total": true, "cluster.PassthroughCluster.upstream_cx_total": true,
 		"cluster.xds-grpc.upstream_cx_connect_fail": true, "cluster.prometheus_stats.upstream_cx_total": false,
 		listener + "downstream_cx_active": true, listener + "worker_0.downstream_cx_active": false,
 		listener + "ssl.handshake": true, listener + "ssl.ciphers.TLS_AES_128_GCM_SHA256": false,

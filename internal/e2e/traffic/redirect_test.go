@@ -100,7 +100,7 @@ spec:
 	for p, stats := range map[*harness.Proxy][]string{
 		client: {"cluster.outbound|80||web.test;.upstream_rq_completed",
 			"cluster.outbound|5432||db.test;.upstream_cx_total", "cluster.PassthroughCluster.upstream_cx_total"},
-		server: {"cluster.inbound|8080||.upstream_rq_completed", "cluster.inbound|7000||.upstream_cx_total"},
+		server: {"cluster.inbound|8080||;.upstream_rq_completed", "cluster.inbound|7000||;.upstream_cx_total"},
 	} {
 		for _, s := range stats {
 			if p.Stat(s) == 0 {

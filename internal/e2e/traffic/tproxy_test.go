@@ -87,11 +87,11 @@ spec:
 	for p, stats := range map[*harness.Proxy]map[string]int{
 		client: {
 			"cluster.outbound|80||web.test;.upstream_rq_completed": 2, "cluster.outbound|5432||db.test;.upstream_cx_total": 2,
-			"cluster.outbound|5432||local.test;.upstream_cx_total": 1, "cluster.inbound|7001||.upstream_cx_total": 1,
+			"cluster.outbound|5432||local.test;.upstream_cx_total": 1, "cluster.inbound|7001||;.upstream_cx_total": 1,
 			"cluster.PassthroughCluster.upstream_cx_total": 2,
 		},
 		server: {
-			"cluster.inbound|8080||.upstream_rq_completed": 2, "cluster.inbound|7000||.upstream_cx_total": 2,
+			"cluster.inbound|8080||;.upstream_rq_completed": 2, "cluster.inbound|7000||;.upstream_cx_total": 2,
 			"cluster.InboundPassthroughCluster.upstream_cx_total": 2,
 		},
 	} {
