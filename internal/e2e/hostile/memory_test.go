@@ -43,14 +43,17 @@ const (
 const (
 	// fewServices and manyServices are how many services the attacked meshes have.
 	fewServices, manyServices = 100, 10_000
-	// mostGrowth is by how much one workload may raise the memory of ashored, in KiB.
-	mostGrowth = 64 << 10
+	// mostGrowth is by how much one workload may raise the peak of ashored's memory, in KiB. Go's
+	// garbage collector about doubles what is in use, and moves the peak by some 30 MiB by itself.
+	mostGrowth = 96 << 10
+	// mostKept is what may be left of it afterwards, in KiB.
+	mostKept = 16 << 10
 	// attackTime is the maximum duration of an attack.
 	attackTime = 4 * time.Second
 )
 
 // One workload renews its certificate as often as it may, opens connections and streams by the
-// dozen and sends what costs most. The peak of ashored's memory grows by 64 MiB at most, and comes
+// dozen and sends what costs most. The peak of ashored's memory grows by 96 MiB at most, and comes
 // back. Another proxy gets its routes meanwhile.
 func TestMemoryOfOneWorkload(t *testing.T) {
 	t.Parallel()
@@ -111,7 +114,7 @@ func attacks(t *testing.T, services int) {
 	}
 	// Without new allocations, Go collects garbage every two minutes.
 	for end := time.Now().Add(4 * time.Minute); time.Now().Before(end); <-time.After(time.Second) {
-		if memoryOf(t, m, "VmRSS") <= before+mostGrowth/4 {
+		if memoryOf(t, m, "VmRSS") <= before+mostKept {
 			return
 		}
 	}
