@@ -11,6 +11,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/entry"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -38,7 +39,8 @@ func (st *stream) node(c Context) push.Node {
 	return st.labelled.node
 }
 
-// labelled is n with the labels of a group, and the group's network, probe, ProxyConfig and metrics.
+// labelled is n with the labels of a group, and the group's network, locality, probe,
+// ProxyConfig and metrics.
 func (ns *nodes) labelled(n push.Node, group *config.Object) push.Node {
 	spec := group.Spec.(*networking.WorkloadGroup)
 	own := make(map[string]string, len(n.Labels.Items()))
@@ -52,6 +54,7 @@ func (ns *nodes) labelled(n push.Node, group *config.Object) push.Node {
 	}
 	n.Labels = ns.labels.Of(labels)
 	n.Network = cmp.Or(n.Network, spec.GetTemplate().GetNetwork())
+	n.Locality = cmp.Or(n.Locality, registry.ParseLocality(spec.GetTemplate().GetLocality()))
 	var probe []byte
 	if spec.GetProbe() != nil {
 		probe = resource.Encode(spec.Probe)

@@ -62,6 +62,11 @@ func TestGroupLabels(t *testing.T) {
 	if got := st.node(groups{web: first}).Probe; got != unique.Make("") {
 		t.Errorf("a group without a probe has one: %v", got)
 	}
+	located := group(nil)
+	located.Spec.(*networking.WorkloadGroup).Template.Locality = "eu/a/1"
+	if got := st.node(groups{web: located}).Locality.String(); got != "eu/a/1" {
+		t.Errorf("the locality is %s, want that of the template", got)
+	}
 	annotated := group(nil)
 	annotated.Annotations = map[string]string{"prometheus.io/port": "9100", "proxy.istio.io/config": "statusPort: 15020"}
 	if got := st.node(groups{web: annotated}); got.Application != "9100/metrics" || got.ProxyConfig.Value() == "" {

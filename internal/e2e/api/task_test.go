@@ -100,12 +100,6 @@ func (w *world) calls(t *testing.T, text string) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		if err != nil {
-			for _, n := range []string{"exit-1.gateways", "client-1.shop"} {
-				out, _, _ := harness.Command("ashorectl", "--socket", w.Socket(), "proxy-config", "listener", n)
-				t.Log(out)
-				out, _, _ = harness.Command("ashorectl", "--socket", w.Socket(), "proxy-config", "endpoint", n)
-				t.Log(out)
-			}
 			t.Fatalf("%s: %v", c.line, err)
 		}
 	}
