@@ -12,7 +12,7 @@ import (
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	e := open(t, "ratelimit")
-	shop := e.backend("shop", "127.0.0.51:8080")
+	shop := e.backend("shop", "127.0.0.81:8080")
 	gateway := e.proxy("gateway").Client(8080)
 	login := harness.Request{Host: "shop.example.com", Path: "/login"}
 
