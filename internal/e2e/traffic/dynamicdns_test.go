@@ -108,6 +108,10 @@ func TestUnknownHosts(t *testing.T) {
 	there.TCPEcho(t, "db", there.IP+":7000")
 	there.TCPEcho(t, "stranger", there.IP+":7002")
 	m := harness.New(t, nil, harness.In(here), harness.Further(unknownHosts))
+	here.NFT(fmt.Sprintf(redirect, harness.ProxyGID))
+	p := m.Proxy(harness.Workload{Name: "client", Redirected: here})
+
+	here.Client(t, there.IP+":80").Want(t, "by Host", harness.Request{Host: "a.localhost:8080"}, harness.From("named"))
 	m.Write("db.yaml", fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: db}
@@ -118,15 +122,11 @@ spec:
   ports: [{number: 5432, name: tcp, targetPort: 7000}]
   endpoints: [{address: %s}]
 `, there.IP))
-	here.NFT(fmt.Sprintf(redirect, harness.ProxyGID))
-	p := m.Proxy(harness.Workload{Name: "client", Redirected: here})
-
-	here.Client(t, there.IP+":80").Want(t, "by Host", harness.Request{Host: "a.localhost:8080"}, harness.From("named"))
 	harness.Eventually(t, "TCP of a service", func() error { return greetsFrom(here, "240.1.0.2:5432", "db", "") })
 	harness.Eventually(t, "TCP to an address", func() error {
 		return greetsFrom(here, there.IP+":7002", "stranger", "hello\n")
 	})
-	for _, s := range []string{"AllowAnyDynamicDNSCluster.upstream_rq_completed", "PassthroughCluster.upstream_cx_total"} {
+	for _, s := range []string{"AllowAnyDynamicDNSCluster;.upstream_rq_completed", "PassthroughCluster.upstream_cx_total"} {
 		if p.Stat("cluster."+s) == 0 {
 			t.Errorf("%s is 0: the traffic went another way", s)
 		}

@@ -54,6 +54,7 @@ func (in clusterIn) passthrough(name string) *clusterv3.Cluster {
 // unknownHosts goes to the hosts that requests name. Source: Istio, buildAllowAnyDFPCluster.
 func (in clusterIn) unknownHosts() *clusterv3.Cluster {
 	c, h := in.undeclared(envoy.UnknownHosts)
+	c.AltStatName = envoy.UnknownHosts + statsEnd
 	shape := clusterShape{protocol: registry.HTTP, mesh: in.mesh, families: in.families,
 		policy: destination.Policy{Tls: in.mesh.Config.GetOutboundTrafficPolicy().GetTls()}}
 	shape.applyTLS(c, h, nil)

@@ -154,8 +154,8 @@ func (s listenerSpec) listenerFilters() []*listenerv3.ListenerFilter {
 	if s.side == sideGateway && s.base.proxy.GetGatewayTopology().GetProxyProtocol() != nil {
 		out = append(out, envoy.ListenerFilter("envoy.filters.listener.proxy_protocol", &proxyprotocolv3.ProxyProtocol{}))
 	}
-	// for captureHandOff Envoy itself adds it as the last one, and undetected needs it before
-	if s.capture == captureHere || s.undetected.Len() > 0 {
+	// Where a listener hands connections on, Envoy adds it as the last one. Detection depends on it.
+	if s.capture == captureHere || s.capture == captureHandOff && s.detectsHTTP() {
 		out = append(out, envoy.ListenerFilter("envoy.filters.listener.original_dst", &originaldstv3.OriginalDst{}))
 	}
 	if s.readsTLS() {
