@@ -222,8 +222,9 @@ func (s *secrets) roots(r roots) {
 	}
 }
 
-// credential adds a secret that credentialName names. While there is none, the proxy is told so:
-// Envoy then serves everything else, and keeps one that it has.
+// credential adds the secret that credentialName names. If it is missing, nothing is added, and the
+// proxy gets the answer that it does not exist. Envoy then serves everything else. An Envoy that has
+// the secret keeps it.
 // Source: Envoy, SdsApi::onConfigUpdate: a removal is ignored, and ends the wait for the secret.
 func (s *secrets) credential(name string) {
 	v, ok := s.from.Resource(name)
