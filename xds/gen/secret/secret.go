@@ -134,6 +134,8 @@ type secretIn struct {
 	gateways     *intern.List[push.GatewayServer]
 	// sidecar is set only when its ingress listeners end TLS.
 	sidecar *push.SidecarConfig
+	// unknown is the TLS of connections to unknown hosts; nil: they are not resolved.
+	unknown *networking.ClientTLSSettings
 }
 
 // Plans implements envoy.Kind.
@@ -142,6 +144,9 @@ func (Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 	if sc.Sidecar != nil && slices.ContainsFunc(sc.Sidecar.Spec.Ingress,
 		func(l *networking.IstioIngressListener) bool { return l.Tls != nil }) {
 		in.sidecar = sc.Sidecar
+	}
+	if destination.ResolvesUnknown(sc) {
+		in.unknown = sc.Mesh.Config.GetOutboundTrafficPolicy().GetTls()
 	}
 	return in, nil
 }
@@ -157,6 +162,7 @@ func (in secretIn) Layer() *envoy.Layer {
 			}
 		})
 	}
+	out.client(destination.Policy{Tls: in.unknown}, false)
 	for _, g := range in.gateways.Items() {
 		out.server(g.Server.GetTls())
 	}
