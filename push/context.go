@@ -75,7 +75,7 @@ func Build(prev *Context, in Inputs) *Context {
 		c.workloads = c.workloads.with(c.tables, ch)
 		c.identities = c.identities.with(c.tables, ch)
 	}
-	c.networkGateways = c.resolveGateways()
+	c.networkGateways = c.findNetworkGateways()
 	if prev.cache != nil && prev.cache.used.Load() {
 		c.previous = prev.cache
 	}

@@ -15,14 +15,17 @@ import (
 
 // Patch is one patch of an EnvoyFilter, or one that stands for a TrafficExtension. Comparable.
 type Patch struct {
+	// Filter is the EnvoyFilter or the TrafficExtension.
 	Filter *config.Object
 	// Index is its place in spec.configPatches.
 	Index int
+
+	of *networking.EnvoyFilter // tables.patchesOf of Filter
 }
 
 // Spec returns the patch.
 func (p Patch) Spec() *networking.EnvoyFilter_EnvoyConfigObjectPatch {
-	return patchesOf(p.Filter)[p.Index]
+	return p.of.ConfigPatches[p.Index]
 }
 
 // String names the patch to people.
@@ -41,12 +44,13 @@ func (p Patch) Field() string {
 	return fmt.Sprintf("spec.configPatches[%d]", p.Index)
 }
 
-// patchesOf returns the patches of an object.
-func patchesOf(o *config.Object) []*networking.EnvoyFilter_EnvoyConfigObjectPatch {
+// patchesOf returns the patches of an EnvoyFilter, or those that stand for a TrafficExtension. They are
+// one pointer for one object.
+func (t *tables) patchesOf(o *config.Object) *networking.EnvoyFilter {
 	if o.Kind == config.TrafficExtension {
-		return config.ExtensionPatches(o).ConfigPatches
+		return t.extensions.Get(o)
 	}
-	return o.Spec.(*networking.EnvoyFilter).ConfigPatches
+	return o.Spec.(*networking.EnvoyFilter)
 }
 
 // AddsResource reports whether the patch adds a whole listener, cluster or extension.
@@ -191,16 +195,17 @@ func (c *Context) patchesFor(n Node) *Patches {
 		if !selects(SelectorLabels(o), n.Labels) {
 			continue
 		}
-		for i, p := range patchesOf(o) {
+		of := c.tables.patchesOf(o)
+		for i, p := range of.ConfigPatches {
 			if inContext(p.GetMatch().GetContext(), n.Type) && c.matchesProxy(p.GetMatch().GetProxy(), n) {
-				out = append(out, Patch{o, i})
+				out = append(out, Patch{o, i, of})
 			}
 		}
 	}
 	if out == nil {
 		return nil
 	}
-	return keep(&c.cache.patches, c.tables.patchesOf, patchesIn{c.tables, c.tables.patches.Of(out)})
+	return keep(&c.cache.patches, c.tables.patchSets, patchesIn{c.tables, c.tables.patches.Of(out)})
 }
 
 // inContext reports whether proxies of a type have what a patch context stands for.
