@@ -85,7 +85,7 @@ func (a *analysis) telemetryOverlaps(namespace string, list []*config.Object) {
 		var first *config.Object
 		for _, o := range list {
 			switch {
-			case !push.SelectsAll(push.SelectorLabels(o), w.labels):
+			case !registry.SelectsAll(push.SelectorLabels(o), w.labels):
 			case first == nil:
 				first = o
 			case !reported[o]:

@@ -56,7 +56,6 @@ type tables struct {
 
 	filterView *memo.Func[filterViewIn, filterView]
 	extensions *memo.Func[*config.Object, networking.EnvoyFilter]
-	patchSets  *memo.Func[patchesIn, Patches]
 	versions   *memo.Func[string, regexp.Regexp]
 }
 
@@ -85,7 +84,6 @@ func newTables() *tables {
 
 		filterView: memo.New(newFilterView),
 		extensions: memo.New(config.ExtensionPatches),
-		patchSets:  memo.New(newPatches),
 		versions:   memo.New(compileVersion),
 	}
 }

@@ -25,15 +25,23 @@ type virtualServices struct {
 	conditional pmap.Map[config.Key, *VirtualService]
 }
 
-// with returns a copy of the index with the object at a key of in, or without it if there is none.
-// If it is a delegate, the VirtualServices that delegate to it are made anew.
-func (x virtualServices) with(key config.Key, in Inputs) virtualServices {
+// with returns a copy of the index with ch applied, which is part of in. If a delegate changes, the
+// VirtualServices that delegate to it are made anew.
+func (x virtualServices) with(ch pmap.Change[config.Key, *config.Object], in Inputs) virtualServices {
+	key := ch.Key
 	x.byKey, x.conditional, x.delegating = x.byKey.Without(key), x.conditional.Without(key), x.delegating.Without(key)
-	if o := in.Objects.At(key); o != nil && !isDelegate(o) {
-		x = x.add(o, in)
+	if ch.New != nil && !isDelegate(ch.New) {
+		x = x.add(ch.New, in)
+	}
+	wasDelegate, isNow := ch.Old != nil && isDelegate(ch.Old), ch.New != nil && isDelegate(ch.New)
+	if !wasDelegate && !isNow {
+		return x
 	}
 	for _, vs := range x.delegating.All() {
-		if root := in.Objects.At(vs.Object.Key); root != nil && vs.delegatesTo(key) {
+		if !vs.delegatesTo(key) {
+			continue
+		}
+		if root := in.Objects.At(vs.Object.Key); root != nil {
 			x = x.add(root, in)
 		}
 	}
