@@ -85,7 +85,8 @@ func (i *istio) check(d document) error {
 	if _, err := schema.ValidateConfig(istioconfig.Config{Meta: meta, Spec: spec}); err != nil {
 		return err
 	}
-	errs := apivalidation.ValidateObjectMetaAccessor(object, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	errs := apivalidation.ValidateObjectMetaAccessor(object, true, apivalidation.NameIsDNSSubdomain,
+		field.NewPath("metadata"))
 	return errors.Join(errs.ToAggregate(), i.schemas.ValidateCustomResource(object))
 }
 
