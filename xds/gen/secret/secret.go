@@ -134,6 +134,8 @@ type secretIn struct {
 	gateways     *intern.List[push.GatewayServer]
 	// sidecar is set only when its ingress listeners end TLS.
 	sidecar *push.SidecarConfig
+	// unknown is the TLS of connections to unknown hosts; nil: they are not resolved.
+	unknown *networking.ClientTLSSettings
 }
 
 // Plans implements envoy.Kind.
@@ -142,6 +144,9 @@ func (Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 	if sc.Sidecar != nil && slices.ContainsFunc(sc.Sidecar.Spec.Ingress,
 		func(l *networking.IstioIngressListener) bool { return l.Tls != nil }) {
 		in.sidecar = sc.Sidecar
+	}
+	if destination.ResolvesUnknown(sc) {
+		in.unknown = sc.Mesh.Config.GetOutboundTrafficPolicy().GetTls()
 	}
 	return in, nil
 }
@@ -157,6 +162,7 @@ func (in secretIn) Layer() *envoy.Layer {
 			}
 		})
 	}
+	out.client(destination.Policy{Tls: in.unknown}, false)
 	for _, g := range in.gateways.Items() {
 		out.server(g.Server.GetTls())
 	}
@@ -216,8 +222,9 @@ func (s *secrets) roots(r roots) {
 	}
 }
 
-// credential adds a secret that credentialName names. While there is none, the proxy is told so:
-// Envoy then serves everything else, and keeps one that it has.
+// credential adds the secret that credentialName names. If it is missing, nothing is added, and the
+// proxy gets the answer that it does not exist. Envoy then serves everything else. An Envoy that has
+// the secret keeps it.
 // Source: Envoy, SdsApi::onConfigUpdate: a removal is ignored, and ends the wait for the secret.
 func (s *secrets) credential(name string) {
 	v, ok := s.from.Resource(name)
