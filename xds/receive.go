@@ -156,7 +156,10 @@ func (st *stream) noteRejection(t *ads.Subscription, message string) {
 	st.server.metrics.rejects.WithLabelValues(name).Inc()
 	var names, patches []string
 	for _, r := range t.Rejected() {
-		names, patches = append(names, r.Name), append(patches, r.Patches...)
+		names = append(names, r.Name)
+		for _, p := range r.Patches {
+			patches = append(patches, p.String())
+		}
 	}
 	st.server.peerLog.Log(hclog.Warn, st.logKey()+" "+name, "proxy rejected resources", "proxy", st.proxy.ID,
 		"type", name, "rejected", names, "patches", patches, "error", message)

@@ -175,7 +175,7 @@ func rejectionsText(p admin.ProxyStatus) string {
 			what := strings.Join([]string{cmp.Or(t.Objects, t.Type), cmp.Or(r.Resource, "a response"), when(r.Time)}, " ")
 			text := fmt.Sprintf("%s rejected %s:\n  %s\n", p.ID, strings.TrimSpace(what), shorten(r.Error, p.ID))
 			if len(r.Patches) > 0 {
-				text += "  It has the patches " + strings.Join(r.Patches, ", ") + "\n"
+				text += "  " + admin.PatchesText(r.Patches) + "\n"
 			}
 			texts = append(texts, text)
 		}

@@ -2,6 +2,8 @@ package admin
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/build"
@@ -109,8 +111,41 @@ type Rejection struct {
 	Version string `json:"version,omitempty"`
 	// Error are Envoy's own words.
 	Error string `json:"error"`
-	// Patches are those of EnvoyFilters that changed the resource, "shop/limits configPatches[0]".
-	Patches []string `json:"patches,omitempty"`
+	// Patches made or changed the resource, the most likely cause first.
+	Patches []Patch `json:"patches,omitempty"`
+}
+
+// Patch is a patch of an EnvoyFilter, or a TrafficExtension.
+type Patch struct {
+	Object string `json:"object"`
+	Field  string `json:"field"`
+	Origin Origin `json:"origin"`
+	// Changed means that it differs from what the proxy acknowledged last.
+	Changed bool `json:"changed,omitempty"`
+}
+
+// String is the patch with its place, "EnvoyFilter shop/limits spec.configPatches[0] (limits.yaml:3)".
+func (p Patch) String() string {
+	text := p.Object + " " + p.Field
+	if p.Origin.File != "" {
+		text += fmt.Sprintf(" (%s:%d)", p.Origin.File, p.Origin.Line)
+	}
+	return text
+}
+
+// PatchesText joins patches for people. Those that changed are first.
+func PatchesText(list []Patch) string {
+	var texts []string
+	changed := false
+	for _, p := range list {
+		changed = changed || p.Changed
+		texts = append(texts, p.String())
+	}
+	text := strings.Join(texts, ", ")
+	if changed {
+		return "Patches, first those changed since the last accepted version: " + text
+	}
+	return "Patches, the newest first: " + text
 }
 
 // Object is one object of configuration as operators write it, with where it was read.

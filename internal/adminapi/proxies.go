@@ -68,8 +68,13 @@ func typeStatus(t xds.TypeStatus) admin.TypeStatus {
 		out.Subscribed = t.Subscribed
 	}
 	for _, r := range t.Rejected {
-		out.Rejected = append(out.Rejected, admin.Rejection{Time: r.At, Resource: r.Name, Version: r.Version,
-			Error: r.Message, Patches: r.Patches})
+		one := admin.Rejection{Time: r.At, Resource: r.Name, Version: r.Version, Error: r.Message}
+		for i, p := range r.Patches {
+			at := p.Object.Origin
+			one.Patches = append(one.Patches, admin.Patch{Object: p.Object.Key.String(), Field: p.Field, Changed: i < r.Changed,
+				Origin: admin.Origin{Source: at.Source, File: at.File, Line: at.Line}})
+		}
+		out.Rejected = append(out.Rejected, one)
 	}
 	if t.Rejection != nil && len(out.Rejected) == 0 { // the culprit is not found yet
 		out.Rejected = []admin.Rejection{{Error: t.Rejection.Message}}

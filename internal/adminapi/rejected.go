@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/excerpt"
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
@@ -13,16 +14,18 @@ import (
 // maxRejection is how much of Envoy's message a problem quotes, in bytes.
 const maxRejection = 300
 
-// rejection is a resource that proxies rejected.
+// rejection is a resource that proxies rejected, or all those that one object is the likely cause of.
 type rejection struct {
-	message string // of the first proxy
-	proxies []string
+	resources []string // types and names; each once
+	message   string   // about the first resource, of the first proxy
+	proxies   []string // each once
+	patches   []admin.Patch
 }
 
-// rejected returns a problem for each resource that connected Envoys rejected. They are warnings: an
-// Envoy may be at fault itself.
+// rejected returns a problem for each object whose patches connected Envoys rejected, and for each
+// other resource that they rejected. The latter are warnings: an Envoy may be at fault itself.
 func (a *API) rejected() (out []feed.Problem) {
-	all := map[string]*rejection{} // by type and name
+	all := map[string]*rejection{} // by object, or by type and name
 	for _, p := range proxyList(a.Connected()) {
 		for _, t := range p.Types {
 			for _, r := range t.Rejected {
@@ -30,23 +33,52 @@ func (a *API) rejected() (out []feed.Problem) {
 					continue
 				}
 				what := strings.TrimSpace(t.Type + " " + r.Resource)
-				if all[what] == nil {
-					all[what] = &rejection{message: excerpt.Of(oneLine(r.Error), maxRejection)}
-					if len(r.Patches) > 0 {
-						all[what].message += "; it has the patches " + excerpt.Of(strings.Join(r.Patches, ", "), maxRejection)
-					}
+				key := what
+				if len(r.Patches) > 0 {
+					key = r.Patches[0].Object
 				}
-				all[what].proxies = append(all[what].proxies, p.ID)
+				one := all[key]
+				if one == nil {
+					one = &rejection{message: excerpt.Of(oneLine(r.Error), maxRejection), patches: r.Patches}
+					all[key] = one
+				}
+				one.resources, one.proxies = addOnce(one.resources, what), addOnce(one.proxies, p.ID)
 			}
 		}
 	}
-	for _, what := range slices.Sorted(maps.Keys(all)) {
-		r := all[what]
-		out = append(out, feed.Problem{Severity: feed.Warning, Source: "proxies", Text: fmt.Sprintf("rejected by %d, such as "+
-			"%s, which keep the previous version: %s: %s. \"ashorectl proxy-status %[2]s\" shows all of it",
-			len(r.proxies), r.proxies[0], what, r.message)})
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, a.rejectionProblem(all[key]))
 	}
 	return out
+}
+
+func addOnce(list []string, s string) []string {
+	if slices.Contains(list, s) {
+		return list
+	}
+	return append(list, s)
+}
+
+func (a *API) rejectionProblem(r *rejection) feed.Problem {
+	what := r.resources[0]
+	if n := len(r.resources) - 1; n > 0 {
+		what += fmt.Sprintf(" (and %d more)", n)
+	}
+	p := feed.Problem{Severity: feed.Warning, Source: "proxies", Text: fmt.Sprintf("rejected by %d, such as "+
+		"%s, which keep the previous version: %s: %s", len(r.proxies), r.proxies[0], what, r.message)}
+	if len(r.patches) > 0 {
+		first := r.patches[0]
+		p.Severity, p.Object, p.Field, p.Line = feed.Error, first.Object, first.Field, first.Origin.Line
+		var patches []admin.Patch
+		for _, one := range r.patches {
+			one.Origin.File = a.file(one.Origin.Source, one.Origin.File)
+			patches = append(patches, one)
+		}
+		p.File = patches[0].Origin.File
+		p.Text += ". " + excerpt.Of(admin.PatchesText(patches), 2*maxRejection)
+	}
+	p.Text += fmt.Sprintf(". \"ashorectl proxy-status %s\" shows all of it", r.proxies[0])
+	return p
 }
 
 // oneLine joins the lines of a message, each once. Envoy ends messages about listeners with a line

@@ -8,8 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/ads"
@@ -75,19 +77,32 @@ func TestSetLogLevel(t *testing.T) {
 // A resource that several proxies rejected is one problem, in one line.
 func TestRejectedProblems(t *testing.T) {
 	t.Parallel()
-	proxy := func(id, name, message string, patches ...string) xds.ProxyStatus {
-		return xds.ProxyStatus{ID: id, Node: push.Node{ID: id}, Types: []xds.TypeStatus{{TypeURL: resource.ListenerType,
-			Status: ads.Status{Rejected: []ads.Rejected{{Name: name, Message: message, Patches: patches}}}}}}
+	object := func(name string) *config.Object {
+		return &config.Object{Key: config.Key{Kind: config.EnvoyFilter, Namespace: "shop", Name: name},
+			Origin: config.Origin{Source: "files", File: name + ".yaml", Line: 3}}
 	}
-	a := &API{Connected: func() []xds.ProxyStatus {
+	bad, other := resource.Patch{Object: object("bad"), Field: "spec.configPatches[1]"}, resource.Patch{Object: object("other"), Field: "spec.configPatches[0]"}
+	proxy := func(id, name, message string, patches ...resource.Patch) xds.ProxyStatus {
+		return xds.ProxyStatus{ID: id, Node: push.Node{ID: id}, Types: []xds.TypeStatus{{TypeURL: resource.ListenerType,
+			Status: ads.Status{Rejected: []ads.Rejected{{Name: name, Message: message, Patches: patches, Changed: min(len(patches), 1)}}}}}}
+	}
+	a := &API{Settings: settings.Config{}, Connected: func() []xds.ProxyStatus {
 		return []xds.ProxyStatus{proxy("a.shop", "x", "Error adding listener(s) x: no filter\nx: no such port.\nx: no such port.\n"),
-			proxy("b.shop", "x", "in other words"), proxy("c.shop", "y", "bad", "shop/limits configPatches[0]"), {ID: "d.shop"}}
+			proxy("b.shop", "x", "in other words"),
+			proxy("c.shop", "y", "y: no Lua", bad, other), proxy("c.shop", "z", "z: no Lua", bad, other), {ID: "d.shop"}}
 	}}
 	got := a.rejected()
 	const want = `rejected by 2, such as a.shop, which keep the previous version: lds x: Error adding listener(s) x: no filter; ` +
 		`x: no such port. "ashorectl proxy-status a.shop" shows all of it`
-	if len(got) != 2 || got[0].Text != want || !strings.Contains(got[1].Text, "lds y: bad; it has the patches shop/limits configPatches[0].") || got[0].IsError() {
-		t.Errorf("got %+v", got)
+	if len(got) != 2 || got[1].Text != want || got[1].IsError() {
+		t.Fatalf("got %+v", got)
+	}
+	const blame = `bad.yaml:3: EnvoyFilter shop/bad spec.configPatches[1]: rejected by 1, such as c.shop, which keep the previous ` +
+		`version: lds y (and 1 more): y: no Lua. Patches, first those changed since the last accepted version: ` +
+		`EnvoyFilter shop/bad spec.configPatches[1] (bad.yaml:3), EnvoyFilter shop/other spec.configPatches[0] (other.yaml:3). ` +
+		`"ashorectl proxy-status c.shop" shows all of it`
+	if !got[0].IsError() || got[0].String() != blame {
+		t.Errorf("got  %s\nwant %s", got[0], blame)
 	}
 }
 

@@ -1,6 +1,8 @@
 package ads
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -56,11 +58,14 @@ func (s *Subscription) reject(f *pending, message string, now time.Time) {
 		}
 	}
 	named := slices.ContainsFunc(changed, func(r *resource.Resource) bool { return mentions(message, r.Name) })
+	parts := messageParts(message, changed)
 	for _, r := range changed {
 		mentioned := mentions(message, r.Name)
 		switch {
 		case s.kind.Whole && mentioned, !whole && resources == 1:
-			s.keep(r.Name, &nameState{is: rejected, rejection: &Rejected{r.Name, r.Version(), message, now, r.Patches}})
+			patches, since := r.PatchesSince(s.accepted.Get(r.Name))
+			s.keep(r.Name, &nameState{is: rejected, rejection: &Rejected{Name: r.Name, Version: r.Version(),
+				Message: cmp.Or(parts[r.Name], message), At: now, Patches: patches, Changed: since}})
 		case whole: // it was applied
 		default:
 			s.keep(r.Name, &nameState{is: unknown, alone: mentioned || !named})
@@ -76,22 +81,44 @@ func (s *Subscription) decides(f *pending, name string) bool {
 	})
 }
 
+// messageParts returns what a message says of each resource. Envoy writes "NAME: reason" for each one.
+// What does not have this form has no part.
+func messageParts(message string, resources []*resource.Resource) map[string]string {
+	starts := map[int]string{}
+	for _, r := range resources {
+		if at := indexWord(message, r.Name+": "); at >= 0 {
+			starts[at] = r.Name
+		}
+	}
+	parts := map[string]string{}
+	end := len(message)
+	for _, at := range slices.Backward(slices.Sorted(maps.Keys(starts))) {
+		parts[starts[at]] = strings.TrimRight(message[at:end], ", \n")
+		end = at
+	}
+	return parts
+}
+
 // mentions reports whether a client's message names a resource, as a word of its own.
-func mentions(message, name string) bool {
+func mentions(message, name string) bool { return indexWord(message, name) >= 0 }
+
+// indexWord returns where a message has a word; negative: nowhere. A word may end with what is not a
+// part of names.
+func indexWord(message, word string) int {
 	inName := func(b byte) bool {
 		return b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || strings.IndexByte("_-|", b) >= 0 ||
 			b >= 0x80
 	}
-	for at := 0; name != ""; at++ {
-		i := strings.Index(message[at:], name)
+	for at := 0; word != ""; at++ {
+		i := strings.Index(message[at:], word)
 		if i < 0 {
-			return false
+			return -1
 		}
 		at += i
-		end := at + len(name)
-		if (at == 0 || !inName(message[at-1])) && (end == len(message) || !inName(message[end])) {
-			return true
+		end := at + len(word)
+		if (at == 0 || !inName(message[at-1])) && (end == len(message) || !inName(message[end]) || !inName(message[end-1])) {
+			return at
 		}
 	}
-	return false
+	return -1
 }

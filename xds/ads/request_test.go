@@ -3,14 +3,18 @@ package ads_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/xds/ads"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // encode encodes a message that can be encoded.
@@ -132,6 +136,64 @@ func BenchmarkAcknowledge(b *testing.B) {
 		}
 		if err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// A rejection has Envoy's text about the resource alone, and the patches that changed since the last
+// accepted version first, also after a second rejection.
+func TestRejectedPatches(t *testing.T) {
+	t.Parallel()
+	patch := func(name, stat string, created int64) resource.Patch {
+		return resource.Patch{Object: &config.Object{Key: config.Key{Kind: config.EnvoyFilter, Name: name}, Created: time.Unix(created, 0)},
+			Field: "spec", Spec: wrapperspb.String(stat)}
+	}
+	listener := func(name, text string, patches ...resource.Patch) *resource.Resource {
+		r := body(listenerType, name, text)
+		r.Patches = patches
+		return r
+	}
+	old, other := patch("old", "1", 2), patch("other", "1", 3)
+	s := ads.NewSubscription(listeners(), false, ads.NewCache(), "x-")
+	now := time.Unix(0, 0)
+	receive := func(r *discoveryv3.DeltaDiscoveryRequest) {
+		t.Helper()
+		request, err := ads.ReadRequest(encode(t, r), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Receive(request, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	receive(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: listenerType})
+	for i, step := range []struct {
+		text, message, want string
+		patches             []resource.Patch
+	}{
+		{"1", "", "", []resource.Patch{other, old}},
+		{"2", "Error adding/updating listener(s) a: no Lua\nb: no port\n", "a: no Lua [bad other old] 1", []resource.Patch{other, old, patch("bad", "1", 1)}},
+		{"3", "Error adding/updating listener(s) b: no port\na: no Lua\n", "a: no Lua [bad old other] 2", []resource.Patch{other, patch("old", "2", 0), patch("bad", "2", 1)}},
+	} {
+		s.To = resource.Set{Shared: resource.NewLayer([]*resource.Resource{listener("a", step.text, step.patches...), listener("b", step.text)})}
+		if r, _ := s.Next(now); r == nil {
+			t.Fatal("no response")
+		}
+		ack := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: listenerType, ResponseNonce: "x-" + strconv.Itoa(i+1)}
+		if step.message != "" {
+			ack.ErrorDetail = rejection(step.message)
+		}
+		receive(ack)
+		got := ""
+		if all := s.Rejected(); len(all) > 0 {
+			var names []string
+			for _, p := range all[0].Patches {
+				names = append(names, p.Object.Name)
+			}
+			got = fmt.Sprint(all[0].Message, " ", names, " ", all[0].Changed)
+		}
+		if got != step.want {
+			t.Errorf("step %d: got %q, want %q", i, got, step.want)
 		}
 	}
 }

@@ -41,8 +41,10 @@ type Rejected struct {
 	// Message is the client's.
 	Message string
 	At      time.Time
-	// Patches are those of the resource.
-	Patches []string
+	// Patches are those of the resource. The first Changed ones differ from what the client acknowledged
+	// last; zero: that is not known. Of others the newest is first.
+	Patches []resource.Patch
+	Changed int
 }
 
 // Rejected returns the resources that the client rejected, by name.

@@ -33,9 +33,11 @@ type Subscription struct {
 	names   *Names                 // what the client subscribes to
 
 	// What the client has is the set have, as far as known covers it, except for the names in states.
-	have   resource.Set
-	known  *Names
-	states map[string]*nameState
+	have resource.Set
+	// accepted is have when the client last had all of it. It may be older than what the client has.
+	accepted resource.Set
+	known    *Names
+	states   map[string]*nameState
 
 	answer bool // the next response is due even if it is empty
 
@@ -172,6 +174,9 @@ func (s *Subscription) answered(number uint64, rejection *Rejection, now time.Ti
 		return true
 	}
 	s.acceptedAt, s.rejection = now, nil
+	if len(s.pending)+len(s.states) == 0 {
+		s.accepted = s.have
+	}
 	return false
 }
 

@@ -27,9 +27,8 @@ type Resource struct {
 	// Guards are what a policy filter refuses, or asks a provider about, as opaque texts. A version
 	// that lacks one of them permits more. Set before first use.
 	Guards []string
-	// Patches names the patches of EnvoyFilters that made or changed it, for people. Set before first
-	// use.
-	Patches []string
+	// Patches made or changed it, in this order. Set before first use.
+	Patches []Patch
 
 	build func() []byte
 	once  sync.Once

@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"strings"
@@ -13,6 +14,9 @@ import (
 type Layer struct {
 	// Problems are warnings about the resources, and what was left out because Envoy would refuse it.
 	Problems []feed.Problem
+	// Effects has the patches that are for the layer, and whether each one changed something. A patch
+	// that is left out counts as well: it has a problem.
+	Effects map[Patch]bool
 
 	items []*Resource
 }
@@ -64,7 +68,7 @@ func (l *Layer) With(items []*Resource) *Layer {
 	if out == nil {
 		return l
 	}
-	return &Layer{Problems: l.Problems, items: out}
+	return &Layer{Problems: l.Problems, Effects: l.Effects, items: out}
 }
 
 // Set is what one proxy has of one type: what it shares with equal proxies and what is its own. It
@@ -110,7 +114,8 @@ func (s Set) All() iter.Seq[*Resource] {
 	}
 }
 
-// Problems returns the problems of sets, each once, sorted by object and text.
+// Problems returns the problems of sets, each once, sorted by object, field and text. A patch that has
+// no effect in any set is one, too.
 func Problems(sets ...Set) []feed.Problem {
 	var out []feed.Problem
 	seen := map[*Layer]bool{nil: true}
@@ -122,6 +127,10 @@ func Problems(sets ...Set) []feed.Problem {
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b feed.Problem) int { return strings.Compare(a.Object+a.Text, b.Object+b.Text) })
-	return slices.CompactFunc(out, func(a, b feed.Problem) bool { return a.Object == b.Object && a.Text == b.Text })
+	out = append(out, withoutEffect(seen)...)
+	compare := func(a, b feed.Problem) int {
+		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Text, b.Text))
+	}
+	slices.SortFunc(out, compare)
+	return slices.CompactFunc(out, func(a, b feed.Problem) bool { return compare(a, b) == 0 })
 }

@@ -194,10 +194,12 @@ func TestEnvoyFilters(t *testing.T) {
 
 	// What Envoy refuses is named with its patch; what breaks its rules is not sent.
 	m.Write("bad.yaml", patches("bad", beforeRouter(`{name: bad, typed_config: {"@type": `+ext+`lua.v3.Lua, default_source_code: {inline_string: "not Lua"}}}`)+
-		"  - {applyTo: CLUSTER, patch: {operation: MERGE, value: {connect_timeout: 0s}}}\n"))
+		"  - {applyTo: CLUSTER, patch: {operation: MERGE, value: {connect_timeout: 0s}}}\n"+
+		"  - {applyTo: CLUSTER, match: {cluster: {service: wbe.test}}, patch: {operation: REMOVE}}\n"))
 	harness.Eventually(t, "problems", func() error {
 		out, err := exec.Command(harness.Program("ashorectl"), "--socket", m.Socket(), "problems").CombinedOutput()
-		for _, want := range []string{"default/bad configPatches[0]", "default/bad  spec.configPatches[1].patch",
+		for _, want := range []string{"ERROR", "default/bad  spec.configPatches[0]", "bad.yaml:", "first those changed since the last accepted version: EnvoyFilter default/bad spec.configPatches[0]",
+			"default/bad  spec.configPatches[2]", "changes nothing", "default/bad  spec.configPatches[1].patch",
 			"invalid Cluster.ConnectTimeout"} {
 			if !strings.Contains(string(out), want) {
 				return fmt.Errorf("no %q in %s (%w)", want, out, err)

@@ -119,8 +119,12 @@ func mergeAll[E proto.Message](e *edit, list []E, patches []*patch, matches func
 	for _, x := range list {
 		for _, p := range patches {
 			if config.PatchMerges(p.operation) && matches(x, p) {
-				e.check(merge(x, p))
-				e.touched[p] = true
+				before := proto.Clone(x)
+				err := merge(x, p)
+				e.check(err)
+				if err != nil || !proto.Equal(before, x) {
+					e.touched[p] = true
+				}
 			}
 		}
 	}

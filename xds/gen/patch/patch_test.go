@@ -394,9 +394,12 @@ func TestLeftOut(t *testing.T) {
 		if err := proto.Unmarshal(r.Body(), m); err != nil {
 			t.Fatal(err)
 		}
-		patches := strings.Join(r.Patches, ", ")
-		if m.AltStatName != "good" || !m.RespectDnsTtl || m.ConnectTimeout.AsDuration().String() != "5s" || patches !=
-			"shop/x configPatches[0], shop/x configPatches[4]" {
+		var patches []string
+		for _, p := range r.Patches {
+			patches = append(patches, p.String())
+		}
+		if m.AltStatName != "good" || !m.RespectDnsTtl || m.ConnectTimeout.AsDuration().String() != "5s" || strings.Join(patches, ", ") !=
+			"EnvoyFilter shop/x spec.configPatches[0], EnvoyFilter shop/x spec.configPatches[4]" {
 			t.Errorf("%v of %s", m, patches)
 		}
 	}
@@ -524,4 +527,50 @@ func FuzzPatch(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A patch that changes nothing in any layer is reported, and one that does is not.
+func TestWithoutEffect(t *testing.T) {
+	t.Parallel()
+	tcp := "{name: tcp, typed_config: {\"@type\": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, stat_prefix: x, cluster: x}}"
+	in := "match: {context: SIDECAR_INBOUND, listener: {"
+	named := "filterChain: {filter: {name: " + hcmName + "}}}}"
+	tests := []struct{ name, typeURL, patch, value string }{
+		{"an unknown filter", resource.ListenerType, "applyTo: HTTP_FILTER, " + in + "filterChain: {filter: {name: " + hcmName +
+			", subFilter: {name: routre}}}}}, patch: {operation: INSERT_BEFORE", lua},
+		{"another port", resource.ListenerType, "applyTo: HTTP_FILTER, " + in + "portNumber: 28888}}, patch: {operation: ADD", lua},
+		{"a name that is used", resource.ClusterType, "applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND}, patch: {operation: ADD",
+			"{name: outbound|80|v1|web.shop}"},
+		{"another type", resource.ListenerType, "applyTo: NETWORK_FILTER, " + in + named + ", patch: {operation: MERGE",
+			strings.ReplaceAll(tcp, "name: tcp", "name: "+hcmName)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			works := "  - {applyTo: HTTP_FILTER, " + in + "}}, patch: {operation: INSERT_FIRST, value: " + lua + "}}\n"
+			if tt.typeURL == resource.ClusterType {
+				works = "  - {applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND}, patch: {operation: MERGE, value: {alt_stat_name: x}}}\n"
+			}
+			f, problems := filter(t, works+"  - {"+tt.patch+", value: "+tt.value+"}}\n")
+			if f == nil {
+				t.Fatal(problems)
+			}
+			base := layerOf(resource.ListenerType, message(t, resource.ListenerType, aListener("in")))
+			if tt.typeURL == resource.ClusterType {
+				base = layerOf(resource.ClusterType, message(t, resource.ClusterType, aCluster))
+			}
+			shared, own := newBench().apply(tt.typeURL, push.Sidecar, base, f)
+			got := resource.Problems(resource.Set{Shared: &shared.Layer}, resource.Set{Own: &own.Layer})
+			if len(got) != 1 || got[0].Field != "spec.configPatches[1]" || got[0].IsError() || got[0].File != "x.yaml" {
+				t.Errorf("got %v, want one problem of the second patch", got)
+			}
+			for _, r := range append(shared.Items(), own.Items()...) {
+				for _, p := range r.Patches {
+					if p.Field != "spec.configPatches[0]" {
+						t.Errorf("%s has the patch %v", r.Name, p)
+					}
+				}
+			}
+		})
+	}
 }

@@ -23,7 +23,7 @@ type Patcher struct {
 
 	lists     intern.Lists[push.Patch]
 	patches   *memo.Func[push.Patch, patch]
-	changes   *memo.Func[changeIn, envoy.Part]
+	changes   *memo.Func[changeIn, changed]
 	additions *memo.Func[addIn, envoy.Part]
 }
 
@@ -62,8 +62,10 @@ func newPatch(from push.Patch) *patch {
 	return p
 }
 
-// String names the patch to people. Both embedded types have such a method.
-func (p *patch) String() string { return p.Patch.String() }
+// asPatch is a patch as resources know it.
+func asPatch(p push.Patch) resource.Patch {
+	return resource.Patch{Object: p.Filter, Field: p.Field(), Spec: p.Spec()}
+}
 
 // leftOut is the problem that a patch is not applied.
 func (p *patch) leftOut(what string, err error) *feed.Problem {
@@ -162,10 +164,12 @@ func (in plan) Layer() *envoy.Layer {
 	base := in.patcher.layers.Get(in.base)
 	out := &envoy.Layer{Held: []any{base}}
 	problems := slices.Clone(base.Problems)
+	effects := map[resource.Patch]bool{}
+	for _, p := range in.patches.Items() {
+		effects[asPatch(p)] = false
+	}
 	var items []*resource.Resource
-	changed := false
-	take := func(p *envoy.Part, before *resource.Resource) {
-		changed = changed || p.Resource != before || len(p.Problems) > 0
+	take := func(p *envoy.Part) {
 		out.Held = append(out.Held, p)
 		if p.Resource != nil {
 			items = append(items, p.Resource)
@@ -184,18 +188,25 @@ func (in plan) Layer() *envoy.Layer {
 			items = append(items, r)
 			continue
 		}
-		take(in.patcher.changes.Get(c), r)
-	}
-	for _, p := range in.patches.Items() {
-		if addsResource(p) {
-			take(in.patcher.additions.Get(addIn{p, in.typeURL}), nil)
+		made := in.patcher.changes.Get(c)
+		take(&made.Part)
+		for _, p := range made.by {
+			effects[p] = true
 		}
 	}
-	if !changed {
-		return base
+	added := map[resource.Patch]*envoy.Part{}
+	for _, p := range in.patches.Items() {
+		if addsResource(p) {
+			part := in.patcher.additions.Get(addIn{p, in.typeURL})
+			take(part)
+			added[asPatch(p)] = part
+		}
 	}
 	out.Layer = *resource.NewLayer(items)
-	out.Problems = problems
+	for p, part := range added { // a resource of that name may be there already
+		effects[p] = part.Resource == nil || out.Get(part.Resource.Name) == part.Resource
+	}
+	out.Problems, out.Effects = problems, effects
 	return out
 }
 
@@ -241,21 +252,31 @@ type changeIn struct {
 	patches *intern.List[push.Patch]
 }
 
+// changed is a changed resource.
+type changed struct {
+	envoy.Part
+	by []resource.Patch // that changed it, or that are left out
+}
+
 // change makes a changed resource.
-func (p *Patcher) change(in changeIn) *envoy.Part {
-	out := &envoy.Part{Resource: in.base}
+func (p *Patcher) change(in changeIn) *changed {
+	out := &changed{Part: envoy.Part{Resource: in.base}}
 	what := short(in.base.TypeURL) + " " + in.base.Name
 	var all []*patch
 	for _, c := range in.patches.Items() {
 		one := p.patches.Get(c)
 		if one.err != nil {
 			out.Report(one.leftOut(what, one.err))
+			out.by = append(out.by, asPatch(one.Patch))
 			continue
 		}
 		all = append(all, one)
 	}
 	out.Held = all
 	e, r, err := in.apply(all)
+	for one := range e.touched {
+		out.by = append(out.by, asPatch(one.Patch))
+	}
 	if err != nil { // find out which ones are to blame
 		var good []*patch
 		for _, one := range all {
@@ -289,17 +310,17 @@ func (in changeIn) apply(patches []*patch) (*edit, *resource.Resource, error) {
 	if len(e.touched) == 0 || e.err != nil {
 		return e, in.base, e.err
 	}
-	refs, names := slices.Clone(in.base.Refs), []string(nil)
+	refs, by := slices.Clone(in.base.Refs), []resource.Patch(nil)
 	for _, p := range patches {
 		if e.touched[p] {
-			refs, names = append(refs, p.refs...), append(names, p.String())
+			refs, by = append(refs, p.refs...), append(by, asPatch(p.Patch))
 		}
 	}
 	r, err := newResource(in.base.TypeURL, in.base.Name, m, refs)
 	if err != nil {
 		return e, nil, err
 	}
-	r.Guards, r.Patches = in.base.Guards, names
+	r.Guards, r.Patches = in.base.Guards, by
 	return e, r, nil
 }
 
@@ -325,7 +346,7 @@ func (p *Patcher) add(in addIn) *envoy.Part {
 		out.Report(c.leftOut(short(in.typeURL)+" "+name, err))
 		return out
 	}
-	r.Patches = []string{c.String()}
+	r.Patches = []resource.Patch{asPatch(in.Patch)}
 	out.Resource = r
 	return out
 }
