@@ -28,14 +28,6 @@ func (p Patch) Spec() *networking.EnvoyFilter_EnvoyConfigObjectPatch {
 	return p.of.ConfigPatches[p.Index]
 }
 
-// String names the patch to people.
-func (p Patch) String() string {
-	if p.Filter.Kind == config.TrafficExtension {
-		return p.Filter.Key.String()
-	}
-	return fmt.Sprintf("%s/%s configPatches[%d]", p.Filter.Namespace, p.Filter.Name, p.Index)
-}
-
 // Field returns the path of the patch within its object.
 func (p Patch) Field() string {
 	if p.Filter.Kind == config.TrafficExtension {

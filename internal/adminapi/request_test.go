@@ -81,8 +81,9 @@ func TestRejectedProblems(t *testing.T) {
 		return &config.Object{Key: config.Key{Kind: config.EnvoyFilter, Namespace: "shop", Name: name},
 			Origin: config.Origin{Source: "files", File: name + ".yaml", Line: 3}}
 	}
-	bad, other := resource.Patch{Object: object("bad"), Field: "spec.configPatches[1]"}, resource.Patch{Object: object("other"), Field: "spec.configPatches[0]"}
-	proxy := func(id, name, message string, patches ...resource.Patch) xds.ProxyStatus {
+	bad, other := &resource.Patch{Object: object("bad"), Field: "spec.configPatches[1]"},
+		&resource.Patch{Object: object("other"), Field: "spec.configPatches[0]"}
+	proxy := func(id, name, message string, patches ...*resource.Patch) xds.ProxyStatus {
 		return xds.ProxyStatus{ID: id, Node: push.Node{ID: id}, Types: []xds.TypeStatus{{TypeURL: resource.ListenerType,
 			Status: ads.Status{Rejected: []ads.Rejected{{Name: name, Message: message, Patches: patches, Changed: min(len(patches), 1)}}}}}}
 	}

@@ -144,11 +144,11 @@ func BenchmarkAcknowledge(b *testing.B) {
 // accepted version first, also after a second rejection.
 func TestRejectedPatches(t *testing.T) {
 	t.Parallel()
-	patch := func(name, stat string, created int64) resource.Patch {
-		return resource.Patch{Object: &config.Object{Key: config.Key{Kind: config.EnvoyFilter, Name: name}, Created: time.Unix(created, 0)},
-			Field: "spec", Spec: wrapperspb.String(stat)}
+	patch := func(name, stat string, created int64) *resource.Patch {
+		o := &config.Object{Key: config.Key{Kind: config.EnvoyFilter, Name: name}, Created: time.Unix(created, 0)}
+		return &resource.Patch{Object: o, Field: "spec", Spec: wrapperspb.String(stat)}
 	}
-	listener := func(name, text string, patches ...resource.Patch) *resource.Resource {
+	listener := func(name, text string, patches ...*resource.Patch) *resource.Resource {
 		r := body(listenerType, name, text)
 		r.Patches = patches
 		return r
@@ -169,13 +169,16 @@ func TestRejectedPatches(t *testing.T) {
 	receive(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: listenerType})
 	for i, step := range []struct {
 		text, message, want string
-		patches             []resource.Patch
+		patches             []*resource.Patch
 	}{
-		{"1", "", "", []resource.Patch{other, old}},
-		{"2", "Error adding/updating listener(s) a: no Lua\nb: no port\n", "a: no Lua [bad other old] 1", []resource.Patch{other, old, patch("bad", "1", 1)}},
-		{"3", "Error adding/updating listener(s) b: no port\na: no Lua\n", "a: no Lua [bad old other] 2", []resource.Patch{other, patch("old", "2", 0), patch("bad", "2", 1)}},
+		{"1", "", "", []*resource.Patch{other, old}},
+		{"2", "Error adding/updating listener(s) a: no Lua\nb: no port\n", "a: no Lua [bad other old] 1",
+			[]*resource.Patch{other, old, patch("bad", "1", 1)}},
+		{"3", "Error adding/updating listener(s) b: no port\na: no Lua\n", "a: no Lua [bad old other] 2",
+			[]*resource.Patch{other, patch("old", "2", 0), patch("bad", "2", 1)}},
 	} {
-		s.To = resource.Set{Shared: resource.NewLayer([]*resource.Resource{listener("a", step.text, step.patches...), listener("b", step.text)})}
+		s.To = resource.Set{Shared: resource.NewLayer([]*resource.Resource{
+			listener("a", step.text, step.patches...), listener("b", step.text)})}
 		if r, _ := s.Next(now); r == nil {
 			t.Fatal("no response")
 		}

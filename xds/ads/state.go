@@ -43,7 +43,7 @@ type Rejected struct {
 	At      time.Time
 	// Patches are those of the resource. The first Changed ones differ from what the client acknowledged
 	// last; zero: that is not known. Of others the newest is first.
-	Patches []resource.Patch
+	Patches []*resource.Patch
 	Changed int
 }
 

@@ -9,7 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// Patch is a patch of an EnvoyFilter, or a TrafficExtension. Comparable.
+// Patch is a patch of an EnvoyFilter, or a TrafficExtension. Immutable; of one patch
+// that is in use there is one pointer.
 type Patch struct {
 	// Object is the EnvoyFilter or the TrafficExtension.
 	Object *config.Object
@@ -20,18 +21,18 @@ type Patch struct {
 }
 
 // String names the patch to people.
-func (p Patch) String() string { return p.Object.Key.String() + " " + p.Field }
+func (p *Patch) String() string { return p.Object.Key.String() + " " + p.Field }
 
 // PatchesSince returns the patches of a resource. Those come first that an earlier version of it,
 // which may be nil, does not have, and changed is how many these are. The newer object is before the
 // older one.
-func (r *Resource) PatchesSince(had *Resource) (patches []Patch, changed int) {
-	isNew := func(p Patch) bool {
-		return had != nil && !slices.ContainsFunc(had.Patches, func(q Patch) bool {
+func (r *Resource) PatchesSince(had *Resource) (patches []*Patch, changed int) {
+	isNew := func(p *Patch) bool {
+		return had != nil && !slices.ContainsFunc(had.Patches, func(q *Patch) bool {
 			return q.Object.Key == p.Object.Key && proto.Equal(q.Spec, p.Spec)
 		})
 	}
-	var others []Patch
+	var others []*Patch
 	for _, p := range r.Patches {
 		if isNew(p) {
 			patches = append(patches, p)
@@ -39,7 +40,7 @@ func (r *Resource) PatchesSince(had *Resource) (patches []Patch, changed int) {
 			others = append(others, p)
 		}
 	}
-	newest := func(a, b Patch) int { return b.Object.Created.Compare(a.Object.Created) }
+	newest := func(a, b *Patch) int { return b.Object.Created.Compare(a.Object.Created) }
 	slices.SortStableFunc(patches, newest)
 	slices.SortStableFunc(others, newest)
 	return append(patches, others...), len(patches)
@@ -47,7 +48,7 @@ func (r *Resource) PatchesSince(had *Resource) (patches []Patch, changed int) {
 
 // withoutEffect returns a problem for each patch that changed nothing in any of the layers.
 func withoutEffect(layers map[*Layer]bool) (out []feed.Problem) {
-	effects := map[Patch]bool{}
+	effects := map[*Patch]bool{}
 	for l := range layers {
 		if l != nil {
 			for p, effect := range l.Effects {
@@ -59,8 +60,8 @@ func withoutEffect(layers map[*Layer]bool) (out []feed.Problem) {
 		if !effect {
 			o := p.Object
 			out = append(out, feed.Problem{Severity: feed.Warning, Object: o.Key.String(), Field: p.Field, File: o.Origin.File,
-				Line: o.Origin.Line, Text: "the patch changes nothing on the connected proxies that it is for: compare its match and value " +
-					"with \"ashorectl proxy-config\""})
+				Line: o.Origin.Line, Text: "the patch changes nothing on the connected proxies that it is for: compare its " +
+					"match and value with \"ashorectl proxy-config\""})
 		}
 	}
 	return out

@@ -28,7 +28,7 @@ type Resource struct {
 	// that lacks one of them permits more. Set before first use.
 	Guards []string
 	// Patches made or changed it, in this order. Set before first use.
-	Patches []Patch
+	Patches []*Patch
 
 	build func() []byte
 	once  sync.Once

@@ -16,7 +16,7 @@ type Layer struct {
 	Problems []feed.Problem
 	// Effects has the patches that are for the layer, and whether each one changed something. A patch
 	// that is left out counts as well: it has a problem.
-	Effects map[Patch]bool
+	Effects map[*Patch]bool
 
 	items []*Resource
 }

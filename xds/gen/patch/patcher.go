@@ -45,6 +45,8 @@ type patch struct {
 	refs []resource.Ref
 	// names says that the match names the filter or route that is meant.
 	names bool
+	// shown is the patch as resources name it.
+	shown resource.Patch
 	// err is what is wrong with the value.
 	err error
 }
@@ -52,7 +54,7 @@ type patch struct {
 func newPatch(from push.Patch) *patch {
 	spec := from.Spec()
 	p := &patch{Patch: from, EnvoyFilter_EnvoyConfigObjectPatch: spec, operation: spec.GetPatch().GetOperation(),
-		names: config.PatchNames(spec)}
+		names: config.PatchNames(spec), shown: resource.Patch{Object: from.Filter, Field: from.Field(), Spec: spec}}
 	if spec.GetPatch().GetValue() != nil {
 		p.value, p.err = config.PatchValue(spec)
 	}
@@ -60,11 +62,6 @@ func newPatch(from push.Patch) *patch {
 		p.refs, p.err = inspect(p.value, config.PatchMerges(p.operation))
 	}
 	return p
-}
-
-// asPatch is a patch as resources know it.
-func asPatch(p push.Patch) resource.Patch {
-	return resource.Patch{Object: p.Filter, Field: p.Field(), Spec: p.Spec()}
 }
 
 // leftOut is the problem that a patch is not applied.
@@ -164,9 +161,9 @@ func (in plan) Layer() *envoy.Layer {
 	base := in.patcher.layers.Get(in.base)
 	out := &envoy.Layer{Held: []any{base}}
 	problems := slices.Clone(base.Problems)
-	effects := map[resource.Patch]bool{}
+	effects := map[*resource.Patch]bool{}
 	for _, p := range in.patches.Items() {
-		effects[asPatch(p)] = false
+		effects[&in.patcher.patches.Get(p).shown] = false
 	}
 	var items []*resource.Resource
 	take := func(p *envoy.Part) {
@@ -194,12 +191,12 @@ func (in plan) Layer() *envoy.Layer {
 			effects[p] = true
 		}
 	}
-	added := map[resource.Patch]*envoy.Part{}
+	added := map[*resource.Patch]*envoy.Part{}
 	for _, p := range in.patches.Items() {
 		if addsResource(p) {
 			part := in.patcher.additions.Get(addIn{p, in.typeURL})
 			take(part)
-			added[asPatch(p)] = part
+			added[&in.patcher.patches.Get(p).shown] = part
 		}
 	}
 	out.Layer = *resource.NewLayer(items)
@@ -255,7 +252,7 @@ type changeIn struct {
 // changed is a changed resource.
 type changed struct {
 	envoy.Part
-	by []resource.Patch // that changed it, or that are left out
+	by []*resource.Patch // that changed it, or that are left out
 }
 
 // change makes a changed resource.
@@ -267,7 +264,7 @@ func (p *Patcher) change(in changeIn) *changed {
 		one := p.patches.Get(c)
 		if one.err != nil {
 			out.Report(one.leftOut(what, one.err))
-			out.by = append(out.by, asPatch(one.Patch))
+			out.by = append(out.by, &one.shown)
 			continue
 		}
 		all = append(all, one)
@@ -275,7 +272,7 @@ func (p *Patcher) change(in changeIn) *changed {
 	out.Held = all
 	e, r, err := in.apply(all)
 	for one := range e.touched {
-		out.by = append(out.by, asPatch(one.Patch))
+		out.by = append(out.by, &one.shown)
 	}
 	if err != nil { // find out which ones are to blame
 		var good []*patch
@@ -310,10 +307,10 @@ func (in changeIn) apply(patches []*patch) (*edit, *resource.Resource, error) {
 	if len(e.touched) == 0 || e.err != nil {
 		return e, in.base, e.err
 	}
-	refs, by := slices.Clone(in.base.Refs), []resource.Patch(nil)
+	refs, by := slices.Clone(in.base.Refs), []*resource.Patch(nil)
 	for _, p := range patches {
 		if e.touched[p] {
-			refs, by = append(refs, p.refs...), append(by, asPatch(p.Patch))
+			refs, by = append(refs, p.refs...), append(by, &p.shown)
 		}
 	}
 	r, err := newResource(in.base.TypeURL, in.base.Name, m, refs)
@@ -346,7 +343,7 @@ func (p *Patcher) add(in addIn) *envoy.Part {
 		out.Report(c.leftOut(short(in.typeURL)+" "+name, err))
 		return out
 	}
-	r.Patches = []resource.Patch{asPatch(in.Patch)}
+	r.Patches = []*resource.Patch{&c.shown}
 	out.Resource = r
 	return out
 }
