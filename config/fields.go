@@ -33,7 +33,7 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 	case "HttpHeader.env_name":
 		return "a header from the environment of the control plane", "write the value"
 	case "L4MatchAttributes.source_subnet":
-		return "a match by the client's address", "match sourceLabels or sourceNamespace instead"
+		return "Istio accepts it and ignores it", "match sourceLabels or sourceNamespace instead"
 	case "MetricSelector.custom_metric":
 		return "a metric that Istio does not have", "write metric with one of Istio's, such as REQUEST_COUNT"
 	case "OpenTelemetryTracingProvider.dynatrace_sampler", "ResourceDetectors.dynatrace":

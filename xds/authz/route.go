@@ -97,7 +97,9 @@ func (rs Resources) virtualHost(r Request) (config string, best *routev3.Virtual
 	port := strconv.FormatUint(uint64(r.Port), 10)
 	exact := []string{r.Host + ":" + port, port, "http." + port}
 	for _, x := range rs {
-		if x.TypeURL == resource.RouteType && strings.HasPrefix(x.Name, "https."+port+".") {
+		// servers of HTTPS, and of HTTP with an address of their own
+		if x.TypeURL == resource.RouteType &&
+			(strings.HasPrefix(x.Name, "https."+port+".") || strings.HasPrefix(x.Name, "http."+port+".")) {
 			exact = append(exact, x.Name)
 		}
 	}
