@@ -34,8 +34,6 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 		return "a header from the environment of the control plane", "write the value"
 	case "L4MatchAttributes.source_subnet":
 		return "a match by the client's address", "match sourceLabels or sourceNamespace instead"
-	case "LoadBalancerSettings.zone_aware_lb_setting":
-		return "balancing within a zone", "use localityLbSetting"
 	case "MetricSelector.custom_metric":
 		return "a metric that Istio does not have", "write metric with one of Istio's, such as REQUEST_COUNT"
 	case "OpenTelemetryTracingProvider.dynatrace_sampler", "ResourceDetectors.dynatrace":
@@ -101,7 +99,7 @@ func Difference(fd protoreflect.FieldDescriptor) string {
 	case "Metrics.reporting_interval":
 		return "it has no effect: proxies count connections when they open and when they end"
 	case "ProxyConfig.environment_variables":
-		return "variables that begin with ISTIO_META_ have no effect: the agent's settings have the metadata of a node"
+		return "variables that begin with ISTIO_META_ have no effect, but for ISTIO_META_ENABLE_SELF_DISCOVERY: the agent's settings have the metadata of a node"
 	case "AccessLogging.match":
 		return "the filter applies only to requests of this mode; in Istio the last filter applies to both modes"
 	case "AccessLogging.filter":
@@ -154,7 +152,7 @@ func unique(fd protoreflect.FieldDescriptor) bool {
 	switch fieldName(fd) {
 	case "ServiceEntry.addresses", "Server.hosts", "IstioEgressListener.hosts", "ServerTLSSettings.cipher_suites",
 		"TLSConfig.cipher_suites", "TLSConfig.ecdh_curves", "MeshConfig.trust_domain_aliases",
-		"LocalityLoadBalancerSetting.failover_priority":
+		"LocalityLoadBalancerSetting.failover_priority", "ZoneAwareLoadBalancerSetting.failover_priority":
 		return true
 	}
 	return fd.Name() == "hosts" || fd.Name() == "gateways" || isExportTo(fd)
@@ -179,7 +177,7 @@ func textRule(field string) func(string) string {
 	case "ClientTLSSettings.sni":
 		return checkHost
 	case "TunnelSettings.target_host":
-		return checkTunnelHost
+		return checkHostOrAddress
 	case "TunnelSettings.protocol":
 		return oneOf("protocol", []string{"CONNECT", "POST"})
 	case "VirtualService.hosts":
@@ -195,7 +193,7 @@ func textRule(field string) func(string) string {
 	case "HTTPRedirect.authority", "HTTPRewrite.authority":
 		return checkAuthority
 	case "HTTPHealthCheckConfig.host", "TCPHealthCheckConfig.host":
-		return checkProbeHost
+		return checkHostOrAddress
 	case "Destination.subset", "Subset.name":
 		return checkSubset
 	case "VirtualService.gateways", "HTTPMatchRequest.gateways", "TLSMatchAttributes.gateways",
@@ -221,6 +219,8 @@ func textRule(field string) func(string) string {
 		return checkRegion
 	case "LocalityLoadBalancerSetting.failover_priority":
 		return checkPriority
+	case "ZoneAwareLoadBalancerSetting.failover_priority":
+		return checkZonePriority
 
 	case "ServiceEntry.addresses", "TLSMatchAttributes.destination_subnets", "L4MatchAttributes.destination_subnets":
 		return checkSubnet

@@ -45,14 +45,6 @@ func (c *checker) trafficPolicy(path string, p *networking.TrafficPolicy) {
 	}
 }
 
-// checkTunnelHost is the rule for where a tunnel leads to.
-func checkTunnelHost(host string) string {
-	if isAddress(host) {
-		return ""
-	}
-	return checkHost(host)
-}
-
 // consistentHash checks how requests stick to endpoints.
 func (c *checker) consistentHash(path string, h *networking.LoadBalancerSettings_ConsistentHashLB) {
 	source, bySource := h.HashKey.(*networking.LoadBalancerSettings_ConsistentHashLB_UseSourceIp)
@@ -216,6 +208,14 @@ func topologyLabels() []string {
 func checkPriority(label string) string {
 	key, value, _ := strings.Cut(label, "=")
 	return checkLabel(key, value)
+}
+
+// checkZonePriority is checkPriority without the places, which zoneAwareLbSetting orders itself.
+func checkZonePriority(label string) string {
+	if slices.Contains(topologyLabels(), label) {
+		return quote(label) + " has no place here: regions are ordered by failover, and Envoy prefers its own zone"
+	}
+	return checkPriority(label)
 }
 
 // checkLocalityPattern is the rule for localities that may end with the wildcard "*".

@@ -42,14 +42,14 @@ func (c *Context) Classify(n Node) Facets {
 	default:
 		f.Sidecar = c.sidecars.governing(n, root)
 		f.Namespace = c.facetNamespace(n, f.Sidecar)
-		f.Own = c.ownOf(n)
+		f.Own, f.SelfDiscovery = c.ownOf(n), n.SelfDiscovery
 		f.HTTPProxyPort = cmp.Or(n.HTTPProxyPort, uint32(max(0, c.in.Mesh.Config.GetProxyHttpPort())))
 		if n.Interception == None {
 			f.Bind = bindAddress(n.IPs.Items())
 		}
 	}
 	v := c.viewOf(f) // depends on the fields that are set so far
-	if v.byLocality {
+	if v.byLocality || f.SelfDiscovery {
 		f.Locality = c.localityOf(n)
 	}
 	if n.Identity && (n.Type == Router || f.Rules != nil) {
@@ -150,9 +150,9 @@ func (c *Context) failoverLabels(n Node, v *view) *intern.List[Label] {
 func (c *Context) matchesFor(n Node) *intern.List[any] {
 	var out []any
 	for _, vs := range c.virtual.conditional.All() {
-		for _, cond := range vs.conditions {
-			if cond.holds(n) {
-				out = append(out, cond.match)
+		for _, m := range vs.conditions {
+			if holds(m, n) {
+				out = append(out, m)
 			}
 		}
 	}
