@@ -93,7 +93,7 @@ func Difference(fd protoreflect.FieldDescriptor) string {
 	case "AuthorizationPolicy.action":
 		return "CUSTOM with the annotation istio.io/dry-run is refused"
 	case "Patch.operation":
-		return "MERGE_AND_REPLACE_LIST also works on filters; operations without effect are refused"
+		return "MERGE_AND_REPLACE_LIST also works on filters"
 	case "Patch.value":
 		return "fields and types that a stock Envoy 1.40 does not have are refused; MERGE also replaces numbers by zero"
 	case "Metrics.reporting_interval":

@@ -192,7 +192,8 @@ func (c *Context) patchesFor(n Node) *Patches {
 			continue
 		}
 		for i, p := range patchesOf(o) {
-			if inContext(p.GetMatch().GetContext(), n.Type) && c.matchesProxy(p.GetMatch().GetProxy(), n) {
+			m := p.GetMatch()
+			if config.PatchIgnored(p) == "" && inContext(m.GetContext(), n.Type) && c.matchesProxy(m.GetProxy(), n) {
 				out = append(out, Patch{o, i})
 			}
 		}
