@@ -50,13 +50,19 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 	return "", ""
 }
 
-// withoutEffect says why a field means nothing, here and in Istio. Empty for other fields.
+// withoutEffect says why a field means nothing. Empty for other fields.
 func withoutEffect(fd protoreflect.FieldDescriptor) string {
 	switch fieldName(fd) {
 	case "ProxyConfig.image":
 		return "Envoy is a program of the machine, not an image"
 	case "Server.default_endpoint":
 		return "a gateway sends requests where its routes say"
+	case "ProxyHeaders.metadata_exchange_headers":
+		return "proxies never send these headers"
+	case "Metrics.reporting_interval":
+		return "proxies count connections when they open and when they end"
+	case "Patch.filter_class":
+		return "the operation says where a filter is inserted, in Istio too"
 	case "SidecarPort.target_port":
 		return "the port of the application is that of defaultEndpoint"
 	}
@@ -96,8 +102,6 @@ func Difference(fd protoreflect.FieldDescriptor) string {
 		return "MERGE_AND_REPLACE_LIST also works on filters"
 	case "Patch.value":
 		return "fields and types that a stock Envoy 1.40 does not have are refused; MERGE also replaces numbers by zero"
-	case "Metrics.reporting_interval":
-		return "it has no effect: proxies count connections when they open and when they end"
 	case "ProxyConfig.environment_variables":
 		return "variables that begin with ISTIO_META_ have no effect, but for ISTIO_META_ENABLE_SELF_DISCOVERY: the agent's settings have the metadata of a node"
 	case "AccessLogging.match":
