@@ -126,7 +126,7 @@ func required(fd protoreflect.FieldDescriptor) bool {
 	switch fieldName(fd) {
 	case "Destination.host", "Delegate.name", "DestinationRule.host", "Subset.name", "PortSelector.number", "HTTPCookie.name",
 		"Attribute.name", "RegexRewrite.match", "Distribute.from", "Failover.from", "Failover.to",
-		"Port.name", "Port.protocol", "ServicePort.number", "ServicePort.name", "SidecarPort.name",
+		"Port.name", "Port.protocol", "ServicePort.number", "ServicePort.name",
 		"HTTPHealthCheckConfig.port", "TCPHealthCheckConfig.port", "GrpcHealthCheckConfig.port", "HTTPHeader.name",
 		"JWTHeader.name", "ClaimToHeader.header", "ClaimToHeader.claim",
 		"ProviderRef.name", "Literal.value", "Environment.name", "RequestHeader.name", "Formatter.value",
@@ -337,8 +337,10 @@ func textRule(field string) func(string) string {
 		return checkLogFilter
 	case "TagOverride.value":
 		return checkTagValue
-	case "EnvoyExternalAuthorizationHttpProvider.path_prefix", "HttpService.path", "ZipkinTracingProvider.path":
+	case "EnvoyExternalAuthorizationHttpProvider.path_prefix", "ZipkinTracingProvider.path":
 		return checkProviderPath
+	case "HttpService.path":
+		return checkSpanPath
 	case "EnvoyExternalAuthorizationHttpProvider.status_on_error",
 		"EnvoyExternalAuthorizationGrpcProvider.status_on_error":
 		return checkProviderStatus
