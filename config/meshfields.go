@@ -168,7 +168,7 @@ func proxyFields() []meshField {
 		{"image", ignored, "Envoy is a program of the machine, not an image"},
 		{"privateKeyProvider", ignored, "keys are made and kept by the agent"},
 		{"proxyHeaders", honoured,
-			"which headers proxies set. forwardedClientCert is SANITIZE_SET on sidecars when unset. metadataExchangeHeaders changes nothing: proxies never send these headers"},
+			"which headers proxies set. forwardedClientCert is SANITIZE_SET on sidecars when unset. metadataExchangeHeaders has no effect: proxies never send these headers"},
 		{"fileFlushInterval", ignored, "access logs are written as Envoy does by default"},
 		{"fileFlushMinSizeKb", ignored, "access logs are written as Envoy does by default"},
 		{"statsCompression", ignored, "statistics are compressed for readers that accept it"},

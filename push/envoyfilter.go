@@ -103,7 +103,8 @@ func (c *Context) patchesFor(n Node) *intern.List[Patch] {
 		}
 		of := c.tables.patchesOf(o)
 		for i, p := range of.ConfigPatches {
-			if inContext(p.GetMatch().GetContext(), n.Type) && c.matchesProxy(p.GetMatch().GetProxy(), n) {
+			m := p.GetMatch()
+			if config.PatchIgnored(p) == "" && inContext(m.GetContext(), n.Type) && c.matchesProxy(m.GetProxy(), n) {
 				out = append(out, Patch{o, i, of})
 			}
 		}
