@@ -99,6 +99,8 @@ func TestWrongSettings(t *testing.T) {
 		{"a server in the open and by TLS", address + "sources:\n- kind: mcp\n  address: a:1\n  plaintext: true\n  caFile: /x\n", `ashored.yaml:5: sources[0].plaintext: cannot be combined`},
 		{"no list of sources", address + "sources: {kind: files}\n", "ashored.yaml:2: sources: want a list"},
 		{"an empty list of sources", address + "sources: []\n", "ashored.yaml:2: sources: the list is empty"},
+		{"an empty source", address + "sources: [~]\n", `ashored.yaml:2: sources[0]: want settings with names`},
+		{"a source by alias", address + "sources: [&a {kind: store}, *a]\n", `sources[1].name: "store" is there twice`},
 		{"no source", address + "sources: [files]\n", `ashored.yaml:2: sources[0]: want settings with names (name: value), got "files"`},
 		{"empty domain", address + "domain: \"\"\n", `ashored.yaml:2: domain: want a suffix`},
 		{"empty state", address + "state: \"\"\n", "state: want a path"},
