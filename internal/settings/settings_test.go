@@ -65,6 +65,8 @@ func TestWrongSettings(t *testing.T) {
 		{"grace", "ca: {grace: -1h}\n", "ca.grace: want a duration"},
 		{"name", "ca: {names: ['a b']}\n", `ca.names: "a b" is neither a DNS name nor an IP address`},
 		{"issuer", "attestors: {jwt: [{jwks: /x}]}\n", `attestors.jwt: issuer 1 "": issuer is not set`},
+		{"an unknown setting of an issuer", "attestors: {jwt: [{issuer: \"https://x\", audience: [a]}]}\n", `attestors.jwt[0].audience: unknown setting; did you mean "audiences"?`},
+		{"an empty issuer", "attestors: {jwt: [~]}\n", `attestors.jwt: issuer 1 "": issuer is not set`},
 		{"keys", "attestors: {jwt: [{issuer: x}]}\n", `attestors.jwt: issuer 1 "x": jwks is not set`},
 		{"keys of plain HTTP", "attestors: {jwt: [{issuer: \"http://x\"}]}\n", `attestors.jwt: issuer 1 "http://x": jwks is not set`},
 		{"one issuer twice", "attestors: {jwt: [{issuer: x, jwks: /x}, {issuer: x, jwks: /y}]}\n", `attestors.jwt: issuer 2 "x": it is there twice`},

@@ -82,6 +82,11 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) {
 		d.duration(path, n, v)
 	case v.Kind() == reflect.Struct:
 		d.section(path, n, v)
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct && n.Kind == yaml.SequenceNode:
+		v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
+		for i, item := range n.Content {
+			d.value(fmt.Sprintf("%s[%d]", path, i), item, v.Index(i))
+		}
 	case v.Kind() == reflect.Map && !d.distinct(path, n):
 	default:
 		d.scalar(path, n, v)
