@@ -91,7 +91,7 @@ func (a *analysis) levelOverlaps(namespace string, list []*config.Object, code C
 		var first *config.Object
 		for _, o := range list {
 			switch {
-			case !push.SelectsAll(push.SelectorLabels(o), w.labels):
+			case !registry.SelectsAll(push.SelectorLabels(o), w.labels):
 			case first == nil:
 				first = o
 			case !reported[o]:

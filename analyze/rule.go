@@ -149,7 +149,7 @@ func (a *analysis) checkPlaintext(
 				if a.stopped() {
 					return
 				}
-				if !applies(port.Number) || ep.TLSMode != registry.TLSModeIstio || !push.SelectsAll(labels, ep.Labels) {
+				if !applies(port.Number) || ep.TLSMode != registry.TLSModeIstio || !registry.SelectsAll(labels, ep.Labels) {
 					continue
 				}
 				mode, by := a.c.PeerModeOf(ep, ep.Port(port))
@@ -191,7 +191,7 @@ func (a *analysis) withoutLabels(labels map[string]string, host string) (without
 			continue
 		}
 		for i := range list.Items {
-			if push.SelectsAll(labels, list.Items[i].Labels) {
+			if registry.SelectsAll(labels, list.Items[i].Labels) {
 				return nil
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/secret"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 // secrets checks that the secrets exist which Gateways and DestinationRules name.
@@ -77,7 +78,7 @@ func clientTLS(r *networking.DestinationRule) iter.Seq[*networking.ClientTLSSett
 func (a *analysis) namespacesOf(selector map[string]string) []string {
 	var out []string
 	for namespace, list := range a.allWorkloads() {
-		selected := func(w workload) bool { return push.SelectsAll(selector, w.labels) }
+		selected := func(w workload) bool { return registry.SelectsAll(selector, w.labels) }
 		if namespace != unknownNamespace && slices.ContainsFunc(list, selected) {
 			out = append(out, namespace)
 		}

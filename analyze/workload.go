@@ -8,7 +8,6 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -73,7 +72,7 @@ func (a *analysis) selected(namespace string, want map[string]string) iter.Seq[w
 	return func(yield func(workload) bool) {
 		for _, ns := range namespaces {
 			for _, w := range a.allWorkloads()[ns] {
-				if push.SelectsAll(want, w.labels) && !yield(w) {
+				if registry.SelectsAll(want, w.labels) && !yield(w) {
 					return
 				}
 			}

@@ -177,7 +177,7 @@ func textRule(field string) func(string) string {
 	case "ClientTLSSettings.sni":
 		return checkHost
 	case "TunnelSettings.target_host":
-		return checkTunnelHost
+		return checkHostOrAddress
 	case "TunnelSettings.protocol":
 		return oneOf("protocol", []string{"CONNECT", "POST"})
 	case "VirtualService.hosts":
@@ -193,7 +193,7 @@ func textRule(field string) func(string) string {
 	case "HTTPRedirect.authority", "HTTPRewrite.authority":
 		return checkAuthority
 	case "HTTPHealthCheckConfig.host", "TCPHealthCheckConfig.host":
-		return checkProbeHost
+		return checkHostOrAddress
 	case "Destination.subset", "Subset.name":
 		return checkSubset
 	case "VirtualService.gateways", "HTTPMatchRequest.gateways", "TLSMatchAttributes.gateways",

@@ -141,6 +141,14 @@ func checkHost(host string) string {
 	return checkWildcardHost(host)
 }
 
+// checkHostOrAddress is the rule for one host or one IP address.
+func checkHostOrAddress(host string) string {
+	if isAddress(host) {
+		return ""
+	}
+	return checkHost(host)
+}
+
 // checkLowerHost is checkHost for the mesh's settings, which lowerHosts does not change.
 func checkLowerHost(host string) string {
 	if host != strings.ToLower(host) {

@@ -45,14 +45,6 @@ func (c *checker) trafficPolicy(path string, p *networking.TrafficPolicy) {
 	}
 }
 
-// checkTunnelHost is the rule for where a tunnel leads to.
-func checkTunnelHost(host string) string {
-	if isAddress(host) {
-		return ""
-	}
-	return checkHost(host)
-}
-
 // consistentHash checks how requests stick to endpoints.
 func (c *checker) consistentHash(path string, h *networking.LoadBalancerSettings_ConsistentHashLB) {
 	source, bySource := h.HashKey.(*networking.LoadBalancerSettings_ConsistentHashLB_UseSourceIp)

@@ -40,14 +40,6 @@ func (c *checker) probe(path string, p *networking.ReadinessProbe) {
 	}
 }
 
-// checkProbeHost is the rule for where a probe goes.
-func checkProbeHost(host string) string {
-	if isAddress(host) {
-		return ""
-	}
-	return checkHost(host)
-}
-
 // checkProbePath is the rule for the path of a probe by HTTP.
 func checkProbePath(path string) string {
 	if !strings.HasPrefix(path, "/") {

@@ -150,9 +150,9 @@ func (c *Context) failoverLabels(n Node, v *view) *intern.List[Label] {
 func (c *Context) matchesFor(n Node) *intern.List[any] {
 	var out []any
 	for _, vs := range c.virtual.conditional.All() {
-		for _, cond := range vs.conditions {
-			if cond.holds(n) {
-				out = append(out, cond.match)
+		for _, m := range vs.conditions {
+			if holds(m, n) {
+				out = append(out, m)
 			}
 		}
 	}

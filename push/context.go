@@ -75,7 +75,7 @@ func Build(prev *Context, in Inputs) *Context {
 		c.workloads = c.workloads.with(c.tables, ch)
 		c.identities = c.identities.with(c.tables, ch)
 	}
-	c.networkGateways = c.resolveGateways()
+	c.networkGateways = c.findNetworkGateways()
 	if prev.cache != nil && prev.cache.used.Load() {
 		c.previous = prev.cache
 	}
@@ -107,7 +107,7 @@ func (c *Context) index(ch pmap.Change[config.Key, *config.Object]) {
 	}
 	switch ch.Key.Kind {
 	case config.VirtualService:
-		c.virtual = c.virtual.with(ch.Key, c.in)
+		c.virtual = c.virtual.with(ch, c.in)
 	case config.DestinationRule:
 		c.rules = c.rules.with(ch.Old, ch.New, c.in.Mesh.Domain)
 	case config.Sidecar:

@@ -9,7 +9,6 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/ashore-mesh/ashore/config"
 )
@@ -91,10 +90,9 @@ func (vs *VirtualService) mergeDelegates(in Inputs) {
 				vs.Contradicting = append(vs.Contradicting, Field{o, httpPath(i)})
 				continue
 			}
-			merged := proto.Clone(leaf).(*networking.HTTPRoute)
-			merged.Match, merged.Name = match, joinNames(r.Name, leaf.Name)
-			inherit(merged.ProtoReflect(), r.ProtoReflect())
-			merged.Delegate = nil
+			merged := proto.Clone(r).(*networking.HTTPRoute)
+			replaceFields(merged.ProtoReflect(), leaf.ProtoReflect())
+			merged.Match, merged.Name, merged.Delegate = match, joinNames(r.Name, leaf.Name), nil
 			vs.Spec.Http = append(vs.Spec.Http, merged)
 		}
 	}
@@ -112,9 +110,9 @@ func mergeMatches(root, leaf []*networking.HTTPMatchRequest) (out []*networking.
 			if contradict(r, l) {
 				continue
 			}
-			m := proto.Clone(l).(*networking.HTTPMatchRequest)
+			m := proto.Clone(r).(*networking.HTTPMatchRequest)
+			replaceFields(m.ProtoReflect(), l.ProtoReflect())
 			m.Name = joinNames(r.Name, l.Name)
-			inherit(m.ProtoReflect(), r.ProtoReflect())
 			out = append(out, m)
 		}
 		if len(out) == before {
@@ -129,26 +127,6 @@ func joinNames(root, leaf string) string {
 		return root + leaf
 	}
 	return root + "-" + leaf
-}
-
-// inherit sets the fields of m that are not set, and the missing entries of its maps, to those of
-// from.
-func inherit(m, from protoreflect.Message) {
-	from.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		switch {
-		case fd.IsMap():
-			entries := m.Mutable(fd).Map()
-			v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
-				if !entries.Has(k) {
-					entries.Set(k, v)
-				}
-				return true
-			})
-		case !m.Has(fd):
-			m.Set(fd, v)
-		}
-		return true
-	})
 }
 
 // contradict reports whether leaf wants something that root excludes, as Istio decides it.

@@ -15,14 +15,17 @@ import (
 
 // Patch is one patch of an EnvoyFilter, or one that stands for a TrafficExtension. Comparable.
 type Patch struct {
+	// Filter is the EnvoyFilter or the TrafficExtension.
 	Filter *config.Object
 	// Index is its place in spec.configPatches.
 	Index int
+
+	of *networking.EnvoyFilter // tables.patchesOf of Filter
 }
 
 // Spec returns the patch.
 func (p Patch) Spec() *networking.EnvoyFilter_EnvoyConfigObjectPatch {
-	return patchesOf(p.Filter)[p.Index]
+	return p.of.ConfigPatches[p.Index]
 }
 
 // String names the patch to people.
@@ -41,106 +44,13 @@ func (p Patch) Field() string {
 	return fmt.Sprintf("spec.configPatches[%d]", p.Index)
 }
 
-// patchesOf returns the patches of an object.
-func patchesOf(o *config.Object) []*networking.EnvoyFilter_EnvoyConfigObjectPatch {
+// patchesOf returns the patches of an EnvoyFilter, or those that stand for a TrafficExtension. They are
+// one pointer for one object.
+func (t *tables) patchesOf(o *config.Object) *networking.EnvoyFilter {
 	if o.Kind == config.TrafficExtension {
-		return config.ExtensionPatches(o).ConfigPatches
+		return t.extensions.Get(o)
 	}
-	return o.Spec.(*networking.EnvoyFilter).ConfigPatches
-}
-
-// AddsResource reports whether the patch adds a whole listener, cluster or extension.
-func (p Patch) AddsResource() bool {
-	switch s := p.Spec(); s.ApplyTo {
-	case networking.EnvoyFilter_LISTENER, networking.EnvoyFilter_CLUSTER, networking.EnvoyFilter_EXTENSION_CONFIG:
-		return config.PatchInserts(s.GetPatch().GetOperation())
-	}
-	return false
-}
-
-// Patched is what patches change.
-type Patched uint8
-
-const (
-	// PatchedListeners are listeners with all that is in them; on the inbound side also their routes.
-	PatchedListeners Patched = iota
-	// PatchedRoutes are the route configurations of the outbound side and of gateways.
-	PatchedRoutes
-	// PatchedClusters are clusters.
-	PatchedClusters
-	// PatchedExtensions are configurations of extensions.
-	PatchedExtensions
-	patchedKinds
-)
-
-// Patches are the patches that apply to a proxy. Equal ones are one pointer.
-type Patches struct {
-	all             *intern.List[Patch]
-	inbound, others [patchedKinds]*intern.List[Patch]
-}
-
-type patchesIn struct {
-	tables *tables
-	all    *intern.List[Patch]
-}
-
-// Of returns, in the order in which they apply, the patches of the inbound side of a sidecar, or else
-// those of its outbound side or of a gateway.
-func (p *Patches) Of(what Patched, inbound bool) *intern.List[Patch] {
-	switch {
-	case p == nil:
-		return nil
-	case inbound:
-		return p.inbound[what]
-	}
-	return p.others[what]
-}
-
-// newPatches groups patches.
-//
-// Without a context, what is added is not for the inbound side. A patch of inbound clusters is for
-// both sides, because they share one. Source: Istio.
-func newPatches(in patchesIn) *Patches {
-	var inbound, others [patchedKinds][]Patch
-	for _, p := range in.all.Items() {
-		what, context := patchedBy(p.Spec().ApplyTo), p.Spec().GetMatch().GetContext()
-		isInbound := context == networking.EnvoyFilter_SIDECAR_INBOUND
-		if !isInbound || what == PatchedExtensions || what == PatchedClusters && !p.AddsResource() {
-			others[what] = append(others[what], p)
-		}
-		if what == PatchedRoutes {
-			what = PatchedListeners
-		}
-		if what != PatchedExtensions && (isInbound || context == networking.EnvoyFilter_ANY && !p.AddsResource()) {
-			inbound[what] = append(inbound[what], p)
-		}
-	}
-	out := &Patches{all: in.all}
-	for i := range patchedKinds {
-		out.inbound[i], out.others[i] = in.tables.patches.Of(inbound[i]), in.tables.patches.Of(others[i])
-	}
-	return out
-}
-
-func patchedBy(to networking.EnvoyFilter_ApplyTo) Patched {
-	switch to {
-	case networking.EnvoyFilter_CLUSTER:
-		return PatchedClusters
-	case networking.EnvoyFilter_EXTENSION_CONFIG:
-		return PatchedExtensions
-	case networking.EnvoyFilter_ROUTE_CONFIGURATION, networking.EnvoyFilter_VIRTUAL_HOST,
-		networking.EnvoyFilter_HTTP_ROUTE:
-		return PatchedRoutes
-	}
-	return PatchedListeners
-}
-
-// Items returns all patches in the order in which they apply.
-func (p *Patches) Items() []Patch {
-	if p == nil {
-		return nil
-	}
-	return p.all.Items()
+	return o.Spec.(*networking.EnvoyFilter)
 }
 
 // versionKey is the metadata of a node that proxyVersion matches.
@@ -181,7 +91,7 @@ func newFilterView(in filterViewIn) *filterView {
 }
 
 // patchesFor returns Facets.Patches.
-func (c *Context) patchesFor(n Node) *Patches {
+func (c *Context) patchesFor(n Node) *intern.List[Patch] {
 	if c.filters.byKey.Len()+c.extensions.byKey.Len() == 0 {
 		return nil
 	}
@@ -191,16 +101,14 @@ func (c *Context) patchesFor(n Node) *Patches {
 		if !selects(SelectorLabels(o), n.Labels) {
 			continue
 		}
-		for i, p := range patchesOf(o) {
+		of := c.tables.patchesOf(o)
+		for i, p := range of.ConfigPatches {
 			if inContext(p.GetMatch().GetContext(), n.Type) && c.matchesProxy(p.GetMatch().GetProxy(), n) {
-				out = append(out, Patch{o, i})
+				out = append(out, Patch{o, i, of})
 			}
 		}
 	}
-	if out == nil {
-		return nil
-	}
-	return keep(&c.cache.patches, c.tables.patchesOf, patchesIn{c.tables, c.tables.patches.Of(out)})
+	return c.tables.patches.Of(out)
 }
 
 // inContext reports whether proxies of a type have what a patch context stands for.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	extensions "istio.io/api/extensions/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -79,5 +80,23 @@ func TestPatches(t *testing.T) {
 	c = push.Build(c, e.in)
 	if c.Classify(gateway) != before || len(c.Classify(web).Patches.Items()) != 5 {
 		t.Error("a changed EnvoyFilter changed a proxy that it does not select, or not the one that it selects")
+	}
+}
+
+// What stands for a TrafficExtension is made once, and stays while the object does.
+func TestExtensionPatchesStay(t *testing.T) {
+	t.Parallel()
+	e := newEditor()
+	e.put(config.TrafficExtension, "a", "script", &extensions.TrafficExtension{FilterConfig: &extensions.TrafficExtension_Lua{
+		Lua: &extensions.LuaConfig{InlineCode: "function envoy_on_request(h) end"}}})
+	c := push.Build(nil, e.in)
+	before := c.Classify(node("a", "10.0.0.1"))
+	e.put(config.EnvoyFilter, "b", "other", &networking.EnvoyFilter{})
+	after := push.Build(c, e.in).Classify(node("a", "10.0.0.1"))
+	if before.Patches == nil || before.Patches != after.Patches {
+		t.Fatalf("the patches changed: %v, %v", before.Patches.Items(), after.Patches.Items())
+	}
+	if p := before.Patches.Items()[0]; p.Spec() != p.Spec() {
+		t.Error("each call of Spec makes the patches anew")
 	}
 }

@@ -99,9 +99,9 @@ type networkGateway struct {
 	at      netip.AddrPort
 }
 
-// resolveGateways returns the gateways of all networks: the addresses in MeshNetworks, and the
+// findNetworkGateways returns the gateways of all networks: the addresses in MeshNetworks, and the
 // healthy endpoints of the services that it names. Sorted.
-func (c *Context) resolveGateways() *intern.List[networkGateway] {
+func (c *Context) findNetworkGateways() *intern.List[networkGateway] {
 	if !c.in.Mesh.Networks.gated() {
 		return nil
 	}

@@ -160,9 +160,9 @@ type Facets struct {
 	// Telemetry lists the Telemetry objects that apply to the proxy: of the mesh, of its namespace and
 	// of its labels, in this order, at most one of each.
 	Telemetry *intern.List[*config.Object]
-	// Patches are those of the TrafficExtensions and EnvoyFilters that select the proxy. Nil if there
-	// are none.
-	Patches *Patches
+	// Patches lists those of the TrafficExtensions and EnvoyFilters that select the proxy, in the order
+	// in which they apply.
+	Patches *intern.List[Patch]
 }
 
 // Own holds the facts that are specific to one proxy. Equal values are one pointer.

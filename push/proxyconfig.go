@@ -19,9 +19,8 @@ import (
 // Source: istio.io, Telemetry and ProxyConfig.
 func (c *Context) byLevel(x policies, kind config.Kind, n Node) *intern.List[*config.Object] {
 	root := c.in.Mesh.Config.GetRootNamespace()
-	matches := func(want map[string]string) bool { return selects(want, n.Labels) }
 	var levels [3]*config.Object
-	for _, o := range x.matching(kind, n.Namespace, root, matches) {
+	for _, o := range c.policiesFor(x, kind, n).Items() {
 		level := 0
 		switch {
 		case len(SelectorLabels(o)) > 0 && o.Namespace == n.Namespace:

@@ -98,7 +98,7 @@ type VirtualService struct {
 	Contradicting []Field
 
 	own        *networking.VirtualService // without the routes of delegates
-	conditions []condition                // the matches that do not apply to all clients
+	conditions []routeMatch               // the matches that do not apply to all clients
 }
 
 // Field is a field of an object, such as "spec.http[1]".

@@ -13,6 +13,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/internal/jwks"
 	"github.com/ashore-mesh/ashore/internal/pmap"
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 // Trust holds the trusted roots and the revocations. Immutable: the pointer is the version. It
@@ -114,7 +115,7 @@ func (p *PeerPolicies) Of(namespace string, labels map[string]string) []*config.
 	if p == nil {
 		return nil
 	}
-	matches := func(want map[string]string) bool { return SelectsAll(want, labels) }
+	matches := func(want map[string]string) bool { return registry.SelectsAll(want, labels) }
 	return p.policies.matching(config.PeerAuthentication, namespace, p.root, matches)
 }
 

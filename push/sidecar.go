@@ -98,7 +98,7 @@ func (l *InboundListeners) At(namespace string, labels map[string]string, port u
 	if l == nil {
 		return false
 	}
-	selects := func(want map[string]string) bool { return SelectsAll(want, labels) }
+	selects := func(want map[string]string) bool { return registry.SelectsAll(want, labels) }
 	s := l.sidecars.governingWorkload(namespace, l.root, selects)
 	return s != nil && slices.ContainsFunc(s.Spec.Ingress, func(i *networking.IstioIngressListener) bool {
 		return i.GetPort().GetNumber() == port

@@ -4,6 +4,7 @@ import (
 	"regexp"
 
 	mesh "istio.io/api/mesh/v1alpha1"
+	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/intern"
@@ -54,7 +55,7 @@ type tables struct {
 	inboundListeners *memo.Func[InboundListeners, InboundListeners]
 
 	filterView *memo.Func[filterViewIn, filterView]
-	patchesOf  *memo.Func[patchesIn, Patches]
+	extensions *memo.Func[*config.Object, networking.EnvoyFilter]
 	versions   *memo.Func[string, regexp.Regexp]
 }
 
@@ -82,7 +83,7 @@ func newTables() *tables {
 		inboundListeners: memo.New(pointer[InboundListeners]),
 
 		filterView: memo.New(newFilterView),
-		patchesOf:  memo.New(newPatches),
+		extensions: memo.New(config.ExtensionPatches),
 		versions:   memo.New(compileVersion),
 	}
 }

@@ -87,7 +87,6 @@ type contextCache struct {
 	identityViews sync.Map // identityViewIn -> *view
 	servers       sync.Map // serverViewIn -> *serverView
 	filters       sync.Map // filterViewIn -> *filterView
-	patches       sync.Map // patchesIn -> *Patches
 	proxyConfigs  sync.Map // proxyConfigIn -> *proxySettings
 	versions      sync.Map // pattern of EnvoyFilters -> *regexp.Regexp
 }

@@ -25,15 +25,23 @@ type virtualServices struct {
 	conditional pmap.Map[config.Key, *VirtualService]
 }
 
-// with returns a copy of the index with the object at a key of in, or without it if there is none.
-// If it is a delegate, the VirtualServices that delegate to it are made anew.
-func (x virtualServices) with(key config.Key, in Inputs) virtualServices {
+// with returns a copy of the index with ch applied, which is part of in. If a delegate changes, the
+// VirtualServices that delegate to it are made anew.
+func (x virtualServices) with(ch pmap.Change[config.Key, *config.Object], in Inputs) virtualServices {
+	key := ch.Key
 	x.byKey, x.conditional, x.delegating = x.byKey.Without(key), x.conditional.Without(key), x.delegating.Without(key)
-	if o := in.Objects.At(key); o != nil && !isDelegate(o) {
-		x = x.add(o, in)
+	if ch.New != nil && !isDelegate(ch.New) {
+		x = x.add(ch.New, in)
+	}
+	wasDelegate, isNow := ch.Old != nil && isDelegate(ch.Old), ch.New != nil && isDelegate(ch.New)
+	if !wasDelegate && !isNow {
+		return x
 	}
 	for _, vs := range x.delegating.All() {
-		if root := in.Objects.At(vs.Object.Key); root != nil && vs.delegatesTo(key) {
+		if !vs.delegatesTo(key) {
+			continue
+		}
+		if root := in.Objects.At(vs.Object.Key); root != nil {
 			x = x.add(root, in)
 		}
 	}
@@ -61,7 +69,9 @@ func resolveVirtualService(o *config.Object, in Inputs) *VirtualService {
 	if slices.ContainsFunc(vs.own.Http, delegates) {
 		vs.mergeDelegates(in)
 	}
-	vs.conditions = conditionsOf(vs.Spec)
+	vs.conditions = slices.DeleteFunc(routeMatches(vs.Spec), func(m routeMatch) bool {
+		return len(m.GetSourceLabels()) == 0 && m.GetSourceNamespace() == ""
+	})
 	return vs
 }
 
@@ -76,20 +86,8 @@ func resolveNames(o *config.Object, domain string) *networking.VirtualService {
 	for d := range destinations(spec) {
 		d.Host = full(d.Host)
 	}
-	for _, r := range spec.Http {
-		for _, m := range r.Match {
-			m.Gateways = resolveGateways(m.Gateways, o.Namespace)
-		}
-	}
-	for _, r := range spec.Tcp {
-		for _, m := range r.Match {
-			m.Gateways = resolveGateways(m.Gateways, o.Namespace)
-		}
-	}
-	for _, r := range spec.Tls {
-		for _, m := range r.Match {
-			m.Gateways = resolveGateways(m.Gateways, o.Namespace)
-		}
+	for _, m := range routeMatches(spec) {
+		resolveGateways(m.GetGateways(), o.Namespace)
 	}
 	return spec
 }
@@ -114,49 +112,37 @@ func resolveGateways(names []string, namespace string) []string {
 	return names
 }
 
-// condition is a match that does not apply to all clients.
-type condition struct {
-	// match is the HTTPMatchRequest, L4MatchAttributes or TLSMatchAttributes.
-	match     any
-	labels    map[string]string
-	namespace string
-}
-
-// holds reports whether the condition applies to a proxy.
-func (c condition) holds(n Node) bool {
-	return (c.namespace == "" || c.namespace == n.Namespace) && selects(c.labels, n.Labels)
-}
-
-// sourceMatch is implemented by the matches of HTTP, TCP and TLS routes.
-type sourceMatch interface {
+// routeMatch is an HTTPMatchRequest, an L4MatchAttributes or a TLSMatchAttributes.
+type routeMatch interface {
+	GetGateways() []string
 	GetSourceLabels() map[string]string
 	GetSourceNamespace() string
 }
 
-// conditionsOf returns the matches of a VirtualService that do not apply to all clients.
-func conditionsOf(spec *networking.VirtualService) []condition {
-	var out []condition
-	add := func(m sourceMatch) {
-		if len(m.GetSourceLabels()) > 0 || m.GetSourceNamespace() != "" {
-			out = append(out, condition{match: m, labels: m.GetSourceLabels(), namespace: m.GetSourceNamespace()})
-		}
-	}
+// routeMatches returns the matches of all routes of a VirtualService.
+func routeMatches(spec *networking.VirtualService) (out []routeMatch) {
 	for _, r := range spec.Http {
 		for _, m := range r.Match {
-			add(m)
+			out = append(out, m)
 		}
 	}
 	for _, r := range spec.Tcp {
 		for _, m := range r.Match {
-			add(m)
+			out = append(out, m)
 		}
 	}
 	for _, r := range spec.Tls {
 		for _, m := range r.Match {
-			add(m)
+			out = append(out, m)
 		}
 	}
 	return out
+}
+
+// holds reports whether a match applies to a proxy.
+func holds(m routeMatch, n Node) bool {
+	namespace := m.GetSourceNamespace()
+	return (namespace == "" || namespace == n.Namespace) && selects(m.GetSourceLabels(), n.Labels)
 }
 
 // CompareAge orders objects by precedence: the older object first, ties by namespace and name.

@@ -167,7 +167,7 @@ func (d *Deriver) markSelecting(o *config.Object, changed map[registry.Key]bool)
 	for key := range labelKeys(o.Namespace, labels) {
 		for _, entry := range d.selectors[key] {
 			spec := entry.Spec.(*networking.ServiceEntry)
-			if !selects(spec.WorkloadSelector.Labels, labels) {
+			if !registry.SelectsAll(spec.WorkloadSelector.Labels, labels) {
 				continue
 			}
 			for _, h := range spec.Hosts {

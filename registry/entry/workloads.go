@@ -75,22 +75,12 @@ func (x workloads) selected(namespace string, selector map[string]string) []*wor
 	}
 	var out []*workload
 	for _, w := range fewest {
-		if selects(selector, labelsOf(w.object)) {
+		if registry.SelectsAll(selector, labelsOf(w.object)) {
 			out = append(out, w)
 		}
 	}
 	slices.SortFunc(out, func(a, b *workload) int { return a.object.Key.Compare(b.object.Key) })
 	return out
-}
-
-// selects reports whether labels contain a selector.
-func selects(selector, labels map[string]string) bool {
-	for name, value := range selector {
-		if have, ok := labels[name]; !ok || have != value {
-			return false
-		}
-	}
-	return true
 }
 
 // labelsOf returns the labels of a WorkloadEntry: those of its metadata, and over them those of its

@@ -96,7 +96,7 @@ func (s Assignment) Hosts(usable func(*registry.Endpoint) bool) []Host {
 	behind := gatewayHosts{}
 	for i := range s.Endpoints.All() {
 		ep := &s.Endpoints.Items[i]
-		if ep.Health != registry.Healthy || !selected(s.Subset, ep) {
+		if ep.Health != registry.Healthy || !registry.SelectsAll(s.Subset.GetLabels(), ep.Labels) {
 			continue
 		}
 		h := Host{Endpoint: ep, port: ep.Port(port), cluster: s.Cluster, scale: s.Gateways.Scale()}
@@ -146,16 +146,6 @@ func (g gatewayHosts) add(h Host, gateways []netip.AddrPort) {
 		}
 		to.Weight = min(to.Weight+h.weight()/uint32(len(gateways)), maxWeight)
 	}
-}
-
-// selected says that an endpoint has every label of a subset.
-func selected(s *networking.Subset, ep *registry.Endpoint) bool {
-	for k, v := range s.GetLabels() {
-		if have, ok := ep.Labels[k]; !ok || have != v {
-			return false
-		}
-	}
-	return true
 }
 
 // inOrder sorts hosts, drops repeated addresses, and makes priorities count from zero without gaps.

@@ -104,6 +104,3 @@ func DestinationPort(d *networking.Destination, known *push.Destinations, listen
 	}
 	return listenPort
 }
-
-// SidecarGateway is what VirtualServices call all sidecars together.
-const SidecarGateway = "mesh"

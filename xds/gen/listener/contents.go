@@ -38,9 +38,9 @@ func (r *contents) addChain(c chainSpec, side listenerSide) {
 		r.add(resource.ExtensionConfigType, asking)
 	}
 	for _, cert := range secret.CertificatesOf(c.tls) {
-		r.add(resource.SecretType, cert.Name())
+		r.add(resource.SecretType, cert.Name)
 	}
-	if roots, asks := secret.ClientRoots(c.tls); asks {
-		r.add(resource.SecretType, roots.Name())
+	if authorities := secret.ClientAuthorities(c.tls); authorities != nil {
+		r.add(resource.SecretType, authorities.Name)
 	}
 }

@@ -12,13 +12,7 @@ import (
 // asksOthers says that the chain asks clients for certificates of other authorities than the
 // mesh's. What these vouch for may bear any name: filterForeign sees to it that none is taken for a
 // workload of the mesh.
-func (c chainSpec) asksOthers() bool {
-	if c.tls == nil {
-		return false
-	}
-	_, asks := secret.ClientRoots(c.tls)
-	return asks
-}
+func (c chainSpec) asksOthers() bool { return secret.ClientAuthorities(c.tls) != nil }
 
 // refuseImpostors puts filterForeign before the other filters of m, which other chains share.
 func refuseImpostors(m *hcmv3.HttpConnectionManager) {

@@ -247,7 +247,7 @@ type connectionMatch interface {
 // holds says whether the static part of a match holds for the proxy and the listener's port.
 func (p *outboundPlanner) holds(m connectionMatch, port uint32) bool {
 	ofSource := len(m.GetSourceLabels()) > 0 || m.GetSourceNamespace() != ""
-	return matches(m, port, layout.SidecarGateway) && (!ofSource || slices.Contains(p.in.sources.Items(), any(m)))
+	return matches(m, port, push.MeshGateway) && (!ofSource || slices.Contains(p.in.sources.Items(), any(m)))
 }
 
 // matches says whether a match is for a port and a gateway.

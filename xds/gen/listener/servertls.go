@@ -29,13 +29,12 @@ func serverTLS(t *networking.ServerTLSSettings, http bool, s listenerSettings) *
 	}
 	common := &tlsv3.CommonTlsContext{TlsParams: tlsParameters(t, s.mesh.Config.GetTlsDefaults()), AlpnProtocols: alpn}
 	for _, c := range secret.CertificatesOf(t) {
-		common.TlsCertificateSdsSecretConfigs = append(common.TlsCertificateSdsSecretConfigs,
-			secret.Ref(c.Name()))
+		common.TlsCertificateSdsSecretConfigs = append(common.TlsCertificateSdsSecretConfigs, c.Ref())
 	}
 	out := &tlsv3.DownstreamTlsContext{CommonTlsContext: common,
 		RequireClientCertificate: wrapperspb.Bool(t.Mode == networking.ServerTLSSettings_MUTUAL)}
-	if r, asks := secret.ClientRoots(t); asks {
-		secret.Trust(common, r, t.SubjectAltNames)
+	if authorities := secret.ClientAuthorities(t); authorities != nil {
+		secret.Trust(common, authorities, t.SubjectAltNames)
 		v := common.GetCombinedValidationContext().DefaultValidationContext
 		v.VerifyCertificateSpki, v.VerifyCertificateHash = t.VerifyCertificateSpki, t.VerifyCertificateHash
 		envoy.NeverResume(out)

@@ -78,55 +78,88 @@ type side = networking.EnvoyFilter_PatchContext
 // plan is a layer with patches.
 type plan struct {
 	patcher *Patcher
-	base    envoy.Plan // nil: nothing
+	base    envoy.Plan
 	typeURL string
 	side    side
-	patches *intern.List[push.Patch]
+	patches *intern.List[push.Patch] // those that concern the layer
 }
 
 // Plans returns the plans with the patches of the scope.
 func (p *Patcher) Plans(typeURL string, sc *push.Scope, shared, own envoy.Plan) (envoy.Plan, envoy.Plan) {
-	what, patched := patchedBy(typeURL)
-	if sc.Patches == nil || !patched {
+	switch typeURL {
+	case resource.ListenerType, resource.RouteType, resource.ClusterType, resource.ExtensionConfigType:
+	default:
+		return shared, own
+	}
+	if sc.Patches == nil {
 		return shared, own
 	}
 	of := networking.EnvoyFilter_SIDECAR_OUTBOUND
 	if sc.Type == push.Router {
 		of = networking.EnvoyFilter_GATEWAY
-	} else {
-		own = p.plan(plan{p, own, typeURL, networking.EnvoyFilter_SIDECAR_INBOUND, sc.Patches.Of(what, true)})
 	}
-	return p.plan(plan{p, shared, typeURL, of, sc.Patches.Of(what, false)}), own
+	if own != nil {
+		own = p.plan(plan{p, own, typeURL, networking.EnvoyFilter_SIDECAR_INBOUND, sc.Patches})
+	}
+	return p.plan(plan{p, shared, typeURL, of, sc.Patches}), own
 }
 
-// plan returns the plan, or what it is based on where patches change nothing.
+// plan returns the plan with those of its patches that concern the layer, or its base if none does.
 func (p *Patcher) plan(in plan) envoy.Plan {
-	if in.base == nil && !slices.ContainsFunc(in.patches.Items(), push.Patch.AddsResource) || in.patches == nil {
+	var concerned []push.Patch
+	for _, one := range in.patches.Items() {
+		if in.concerns(one) {
+			concerned = append(concerned, one)
+		}
+	}
+	if len(concerned) == 0 {
 		return in.base
 	}
+	in.patches = p.lists.Of(concerned)
 	return in
 }
 
-func patchedBy(typeURL string) (push.Patched, bool) {
-	switch typeURL {
-	case resource.ListenerType:
-		return push.PatchedListeners, true
-	case resource.RouteType:
-		return push.PatchedRoutes, true
-	case resource.ClusterType:
-		return push.PatchedClusters, true
-	case resource.ExtensionConfigType:
-		return push.PatchedExtensions, true
+// concerns reports whether a patch is for what a layer has.
+//
+// Routes of the inbound side are in its listeners. Without a context, what is added is not for the
+// inbound side. A patch of inbound clusters is for both sides, because they share one. Source: Istio.
+func (in plan) concerns(p push.Patch) bool {
+	inbound := in.side == networking.EnvoyFilter_SIDECAR_INBOUND
+	patched := resource.ListenerType
+	switch p.Spec().ApplyTo {
+	case networking.EnvoyFilter_CLUSTER:
+		patched = resource.ClusterType
+	case networking.EnvoyFilter_EXTENSION_CONFIG:
+		return in.typeURL == resource.ExtensionConfigType // which have no inbound side
+	case networking.EnvoyFilter_ROUTE_CONFIGURATION, networking.EnvoyFilter_VIRTUAL_HOST,
+		networking.EnvoyFilter_HTTP_ROUTE:
+		if !inbound {
+			patched = resource.RouteType
+		}
 	}
-	return 0, false
+	switch context := p.Spec().GetMatch().GetContext(); {
+	case patched != in.typeURL:
+		return false
+	case context == networking.EnvoyFilter_SIDECAR_INBOUND:
+		return inbound || patched == resource.ClusterType && !addsResource(p)
+	case context == networking.EnvoyFilter_ANY:
+		return !inbound || !addsResource(p)
+	}
+	return !inbound
+}
+
+// addsResource reports whether a patch adds a whole listener, cluster or extension.
+func addsResource(p push.Patch) bool {
+	switch s := p.Spec(); s.ApplyTo {
+	case networking.EnvoyFilter_LISTENER, networking.EnvoyFilter_CLUSTER, networking.EnvoyFilter_EXTENSION_CONFIG:
+		return config.PatchInserts(s.GetPatch().GetOperation())
+	}
+	return false
 }
 
 // Layer implements envoy.Plan. Of a patch that is left out of several resources one is reported.
 func (in plan) Layer() *envoy.Layer {
-	base := &envoy.Layer{}
-	if in.base != nil {
-		base = in.patcher.layers.Get(in.base)
-	}
+	base := in.patcher.layers.Get(in.base)
 	out := &envoy.Layer{Held: []any{base}}
 	problems := slices.Clone(base.Problems)
 	var items []*resource.Resource
@@ -154,7 +187,7 @@ func (in plan) Layer() *envoy.Layer {
 		take(in.patcher.changes.Get(c), r)
 	}
 	for _, p := range in.patches.Items() {
-		if p.AddsResource() {
+		if addsResource(p) {
 			take(in.patcher.additions.Get(addIn{p, in.typeURL}), nil)
 		}
 	}
@@ -174,12 +207,12 @@ func (in plan) sideOf(r *resource.Resource) side {
 	return in.side
 }
 
-// matching are the patches that may match a resource; nil: none.
+// matching returns the patches that may match a resource; nil: none.
 func (in plan) matching(c changeIn) *intern.List[push.Patch] {
 	var out []push.Patch
 	cluster := clusterNameOf(c.base.Name)
 	for _, p := range in.patches.Items() {
-		if !p.AddsResource() && mayMatch(p.Spec(), c, cluster) {
+		if !addsResource(p) && mayMatch(p.Spec(), c, cluster) {
 			out = append(out, p)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/gen/layout"
 )
@@ -53,7 +54,7 @@ func (p *portPlanner) service(i int) *virtualHost {
 // governing is the VirtualService that speaks for a service; nil: none.
 func (p *portPlanner) governing(h serviceHost) *routeInfo {
 	for info := range p.routes.candidates(h.service.Host) {
-		if applies(info.vs.Spec, p.in.port, layout.SidecarGateway, p.sources) {
+		if applies(info.vs.Spec, p.in.port, push.MeshGateway, p.sources) {
 			return info
 		}
 	}
@@ -62,7 +63,7 @@ func (p *portPlanner) governing(h serviceHost) *routeInfo {
 
 // host plans a virtual host with the routes of a VirtualService.
 func (p *portPlanner) host(name string, domains *intern.List[string], info *routeInfo) *virtualHost {
-	rules := p.rules(info, p.in.port, layout.SidecarGateway, false)
+	rules := p.rules(info, p.in.port, push.MeshGateway, false)
 	return p.generator.hosts.Get(virtualHostSpec{name: name, domains: domains, uncounted: p.uncounted(),
 		rules: p.generator.parts.Of([]*builtRoutes{rules})})
 }
@@ -105,7 +106,7 @@ func (p *portPlanner) foreign() []*virtualHost {
 	seen := map[string]bool{}
 	for _, info := range p.routes.foreign {
 		for _, host := range info.vs.Spec.Hosts {
-			if seen[host] || !p.servesForeign(info, host) || !applies(info.vs.Spec, p.in.port, layout.SidecarGateway,
+			if seen[host] || !p.servesForeign(info, host) || !applies(info.vs.Spec, p.in.port, push.MeshGateway,
 				p.sources) {
 				continue
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/layout"
 )
 
 // ruleSpec is everything that the routes of one VirtualService depend on, for one port and gateway.
@@ -66,13 +67,7 @@ func (p rulePlanner) resolve(destinations []*networking.Destination, port uint32
 	}
 	out := make([]routeDestination, len(destinations))
 	for i, d := range destinations {
-		to, known := p.destinations.Get(d.Host)
-		out[i].port = port
-		if n := d.GetPort().GetNumber(); n != 0 {
-			out[i].port = n
-		} else if known && len(to.Service.Ports) == 1 {
-			out[i].port = to.Service.Ports[0].Number
-		}
+		out[i].port = layout.DestinationPort(d, p.destinations, port)
 		out[i].hash = p.hash(d.Host, d.Subset, out[i].port)
 	}
 	return p.generator.destinations.Of(out)

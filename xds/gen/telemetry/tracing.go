@@ -22,6 +22,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // tracing is how one side traces requests.
@@ -85,23 +86,15 @@ func (s Settings) tracing(by Reporter) tracing {
 	return t
 }
 
-// meshTags returns tags of MeshConfig as those of Telemetry objects.
+// meshTags returns tags of MeshConfig as those of Telemetry objects. Both messages have the same
+// encoding, without the formatters of the latter.
 func meshTags(tags map[string]*mesh.Tracing_CustomTag) map[string]*telemetry.Tracing_CustomTag {
 	out := map[string]*telemetry.Tracing_CustomTag{}
 	for name, from := range tags {
-		tag := &telemetry.Tracing_CustomTag{}
-		switch {
-		case from.GetLiteral() != nil:
-			tag.Type = &telemetry.Tracing_CustomTag_Literal{
-				Literal: &telemetry.Tracing_Literal{Value: from.GetLiteral().Value}}
-		case from.GetEnvironment() != nil:
-			tag.Type = &telemetry.Tracing_CustomTag_Environment{Environment: &telemetry.Tracing_Environment{
-				Name: from.GetEnvironment().Name, DefaultValue: from.GetEnvironment().DefaultValue}}
-		case from.GetHeader() != nil:
-			tag.Type = &telemetry.Tracing_CustomTag_Header{Header: &telemetry.Tracing_RequestHeader{
-				Name: from.GetHeader().Name, DefaultValue: from.GetHeader().DefaultValue}}
+		out[name] = &telemetry.Tracing_CustomTag{}
+		if err := proto.Unmarshal(resource.Encode(from), out[name]); err != nil {
+			panic(err) // what we encoded ourselves
 		}
-		out[name] = tag
 	}
 	return out
 }
