@@ -28,7 +28,7 @@ VERSION ?= $(shell systemd/packaging/version.sh)
 ARCHES ?= amd64 arm64
 # Release of the package of Envoy: increase it if the package changes and Envoy does not.
 ENVOY_RELEASE ?= 1
-envoy-version = $(shell sed -n 's/^\tversion = "\(.*\)"/\1/p' tools/envoy/wheel.go)
+envoy-version = $(shell sed -n 's/^version=//p' tools/envoy.sh)
 
 .DEFAULT_GOAL := build
 
@@ -42,8 +42,10 @@ tools: demo-tools ## fetch Envoy and Prometheus and build Consul, which tests an
 	@[ -n "$$PROMETHEUS$$PROMTOOL" ] || tools/prometheus.sh .tools/prometheus
 	@$(GO) mod download -C tools/istio # for its dashboards
 
+# ENVOY names another program to use instead.
 demo-tools: consul-tool
-	@$(GO) run ./tools/envoy --to .tools/envoy
+	@[ -n "$$ENVOY" ] || { folder=.tools/envoy-$(envoy-version)-$$($(GO) env GOARCH); \
+		tools/envoy.sh $$folder $$($(GO) env GOARCH) && ln -f $$folder/envoy .tools/envoy; }
 
 # Consul is for tests only: it is in a module of its own (tools/consul), and never in a package.
 # CONSUL names another program to use instead.
@@ -111,7 +113,7 @@ package: package-texts ## deb and rpm packages for amd64 and arm64, and an archi
 	done; done
 	@for arch in $(ARCHES); do \
 		GOOS=linux GOARCH=$$arch $(package-build) -o "$(DIST)/build/$$arch/" ./cmd/... && \
-		$(GO) run ./tools/envoy --folder .tools/envoy-$(envoy-version)-$$arch --arch $$arch || exit 1; \
+		tools/envoy.sh .tools/envoy-$(envoy-version)-$$arch $$arch || exit 1; \
 		for name in ashore ashore-agent ashore-envoy; do for format in deb rpm; do \
 			DIST='$(DIST)' ARCH=$$arch VERSION='$(VERSION)' ENVOY_VERSION=$(envoy-version) ENVOY_RELEASE=$(ENVOY_RELEASE) \
 				$(GO) tool -modfile=tools/nfpm/go.mod nfpm package --config systemd/packaging/$$name.yaml --packager $$format --target '$(DIST)' || exit 1; \

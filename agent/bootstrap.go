@@ -59,6 +59,7 @@ func Bootstrap(s *Settings) ([]byte, error) {
 		},
 		"MaxConnections": maxConnections,
 		"Stats":          s.Envoy.mesh.GetProxyStatsMatcher(),
+		"SelfDiscovery":  s.Envoy.selfDiscovery(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("bootstrap of Envoy: %w", err)

@@ -6,17 +6,37 @@ import (
 	"encoding/json"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
+	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/internal/peername"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
+
+// ISTIO_META_ENABLE_SELF_DISCOVERY of the mesh makes Envoy ask for the workload's own service.
+func TestSelfDiscovery(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{"true", "false", ""} {
+		s := good()
+		s.Envoy.adopt(&meshconfig.ProxyConfig{ProxyMetadata: map[string]string{selfDiscoveryVariable: value}})
+		b := parsedBootstrap(t, s)
+		_, told := b.Node.Metadata.Fields["ENABLE_SELF_DISCOVERY"]
+		asks := slices.ContainsFunc(b.StaticResources.Clusters, func(c *clusterv3.Cluster) bool {
+			return c.Name == b.ClusterManager.GetLocalClusterName()
+		})
+		if want := value == "true"; told != want || asks != want {
+			t.Errorf("%q: node %t, cluster %t, want %t", value, told, asks, want)
+		}
+	}
+}
 
 // The node is what Istio's control plane reads too: names, types and forms.
 func TestNode(t *testing.T) {

@@ -96,6 +96,9 @@ func nodeMetadata(s *Settings, stream string) map[string]any {
 	if w.Interception == "tproxy" && !intercept.HasIPv6() {
 		m["ASHORE_IPV6"] = "false" // Envoy would refuse a listener with an IPv6 address
 	}
+	if s.Envoy.selfDiscovery() {
+		m["ENABLE_SELF_DISCOVERY"] = "true"
+	}
 	if w.HTTPProxyPort != 0 {
 		m["HTTP_PROXY_PORT"] = strconv.Itoa(w.HTTPProxyPort)
 	}

@@ -15,12 +15,17 @@ import (
 // maxConcurrency bounds the worker threads of Envoy.
 const maxConcurrency = 1024
 
+// selfDiscoveryVariable, with the value "true", tells Envoy the endpoints of the workload's own service.
+// zoneAwareLbSetting needs them. Source: Istio.
+const selfDiscoveryVariable = "ISTIO_META_ENABLE_SELF_DISCOVERY"
+
 // startSettings is the part of a ProxyConfig with which Envoy is started.
 func startSettings(c *meshconfig.ProxyConfig) *meshconfig.ProxyConfig {
 	out := &meshconfig.ProxyConfig{Concurrency: c.GetConcurrency(), DrainDuration: c.GetDrainDuration(),
 		ProxyStatsMatcher: c.GetProxyStatsMatcher(), ProxyMetadata: map[string]string{}}
 	for name, value := range c.GetProxyMetadata() {
-		if !strings.HasPrefix(name, "ASHORE_") && !strings.HasPrefix(name, "ISTIO_META_") {
+		reserved := strings.HasPrefix(name, "ASHORE_") || strings.HasPrefix(name, "ISTIO_META_")
+		if !reserved || name == selfDiscoveryVariable {
 			out.ProxyMetadata[name] = value
 		}
 	}
@@ -42,6 +47,11 @@ func (e *Envoy) adopt(c *meshconfig.ProxyConfig) {
 	if d := e.mesh.DrainDuration; d != nil && e.DrainTime == Default().Envoy.DrainTime {
 		e.DrainTime = d.AsDuration()
 	}
+}
+
+// selfDiscovery reports whether Envoy gets the endpoints of the workload's own service.
+func (e *Envoy) selfDiscovery() bool {
+	return e.mesh.GetProxyMetadata()[selfDiscoveryVariable] == "true"
 }
 
 // options are what Envoy is started with.

@@ -36,6 +36,7 @@ const (
 	EmptyService         Code = "ASH0011"
 	PlaintextToMesh      Code = "ASH0012"
 	UnusedDelegate       Code = "ASH0013"
+	ConflictingProxies   Code = "ASH0014"
 )
 
 // Severity returns feed.Error if the object, or a part of it, has no effect, or if traffic fails.
@@ -43,7 +44,7 @@ const (
 func (c Code) Severity() feed.Severity {
 	switch c {
 	case HostNotInGateway, ObjectWarning, ConflictingTelemetry, SeveralTelemetries, UnusedRule, ConflictingAddresses,
-		PlaintextToMesh, UnusedDelegate:
+		PlaintextToMesh, UnusedDelegate, ConflictingProxies:
 		return feed.Warning
 	}
 	if c.FromRegistry() {

@@ -50,11 +50,17 @@ func (a *analysis) peerConflicts() {
 	}
 }
 
-// telemetryConflicts reports Telemetry objects without effect. Of several without a selector in one
+// levelConflicts reports Telemetry objects and ProxyConfigs without effect.
+func (a *analysis) levelConflicts() {
+	a.conflictsOfLevel(config.Telemetry, SeveralTelemetries, ConflictingTelemetry)
+	a.conflictsOfLevel(config.ProxyConfig, ConflictingProxies, ConflictingProxies)
+}
+
+// conflictsOfLevel reports objects of a kind without effect. Of several without a selector in one
 // namespace only the oldest applies, and of several that select one workload as well.
-func (a *analysis) telemetryConflicts() {
+func (a *analysis) conflictsOfLevel(kind config.Kind, several, overlapping Code) {
 	general, selecting := selectorGroups{}, map[string][]*config.Object{}
-	for o := range a.objects(config.Telemetry) {
+	for o := range a.objects(kind) {
 		if len(push.SelectorLabels(o)) == 0 {
 			general.add(o, nil)
 		} else {
@@ -62,21 +68,21 @@ func (a *analysis) telemetryConflicts() {
 		}
 	}
 	for o, first := range general.conflicts() {
-		a.report(SeveralTelemetries, o, "spec",
+		a.report(several, o, "spec",
 			fmt.Sprintf("has no effect: %s is for all of namespace %s too and %s", named(first), o.Namespace, precedence),
 			"merge the two objects, or give this one a selector")
 	}
 	for namespace, list := range selecting {
 		if len(list) > 1 {
 			slices.SortFunc(list, push.CompareAge)
-			a.telemetryOverlaps(namespace, list)
+			a.levelOverlaps(namespace, list, overlapping)
 		}
 	}
 }
 
-// telemetryOverlaps reports each Telemetry of a namespace that selects a workload of an older one.
-// list is sorted by age.
-func (a *analysis) telemetryOverlaps(namespace string, list []*config.Object) {
+// levelOverlaps reports each object of a list that selects a workload of an older one. The list is of
+// one namespace and sorted by age.
+func (a *analysis) levelOverlaps(namespace string, list []*config.Object, code Code) {
 	reported := map[*config.Object]bool{}
 	for w := range a.selected(namespace, nil) {
 		if a.stopped() {
@@ -90,7 +96,7 @@ func (a *analysis) telemetryOverlaps(namespace string, list []*config.Object) {
 				first = o
 			case !reported[o]:
 				reported[o] = true
-				a.report(ConflictingTelemetry, o, "spec.selector",
+				a.report(code, o, "spec.selector",
 					fmt.Sprintf("has no effect on workloads that %s selects too: that one %s", named(first), precedence),
 					"merge the two objects, or select different workloads")
 			}

@@ -126,10 +126,11 @@ func TestDefaultProviders(t *testing.T) {
 	}
 }
 
-// One Telemetry of each level applies.
-func TestTelemetryConflicts(t *testing.T) {
+// One Telemetry and one ProxyConfig of each level applies.
+func TestLevelConflicts(t *testing.T) {
 	t.Parallel()
 	telemetry := func(name, spec string) string { return object(config.Telemetry, name, spec) }
+	proxies := func(name, spec string) string { return object(config.ProxyConfig, name, spec) }
 	selects := func(name, labels string) string { return telemetry(name, "selector: {matchLabels: {"+labels+"}}") }
 	workload := object(config.WorkloadGroup, "shop/web", "metadata: {labels: {app: web, version: v1}}, template: {}")
 	check(t, []testCase{
@@ -143,6 +144,13 @@ func TestTelemetryConflicts(t *testing.T) {
 			[]string{"IST0159 mesh.yaml:6 Telemetry shop/b spec.selector: has no effect on workloads that Telemetry shop/a (mesh.yaml) selects too: that one takes precedence because it is older or sorts first | merge the two objects"}},
 		{"for different workloads", []string{selects("shop/a", "app: web"), selects("shop/b", "app: api"), workload,
 			object(config.WorkloadGroup, "shop/api", "metadata: {labels: {app: api, version: v1}}, template: {}")}, nil},
+		{"ProxyConfigs of each level", []string{proxies("istio-system/mesh", "concurrency: 1"), proxies("shop/all", "concurrency: 2"),
+			proxies("shop/web", "selector: {matchLabels: {app: web}}"), workload}, nil},
+		{"two ProxyConfigs for the mesh", []string{proxies("istio-system/a", "concurrency: 1"), proxies("istio-system/b", "concurrency: 2")},
+			[]string{"ASH0014 mesh.yaml:6 ProxyConfig istio-system/b spec: has no effect: ProxyConfig istio-system/a (mesh.yaml)"}},
+		{"two ProxyConfigs for a workload", []string{proxies("shop/a", "selector: {matchLabels: {app: web}}"),
+			proxies("shop/b", "selector: {matchLabels: {version: v1}}"), workload},
+			[]string{"ASH0014 mesh.yaml:6 ProxyConfig shop/b spec.selector: has no effect on workloads that ProxyConfig shop/a (mesh.yaml) selects too"}},
 	})
 }
 

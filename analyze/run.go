@@ -22,7 +22,7 @@ func Run(ctx context.Context, c *push.Context) []Finding {
 		a.rules, a.ruleConflicts,
 		a.sidecars, a.gatewayConflicts, a.secrets,
 		a.services, a.addressConflicts,
-		a.peerConflicts, a.telemetryConflicts, a.selectors, a.policyPorts, a.providers,
+		a.peerConflicts, a.levelConflicts, a.selectors, a.policyPorts, a.providers,
 	} {
 		check()
 		if ctx.Err() != nil {

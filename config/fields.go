@@ -34,8 +34,6 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 		return "a header from the environment of the control plane", "write the value"
 	case "L4MatchAttributes.source_subnet":
 		return "a match by the client's address", "match sourceLabels or sourceNamespace instead"
-	case "LoadBalancerSettings.zone_aware_lb_setting":
-		return "balancing within a zone", "use localityLbSetting"
 	case "MetricSelector.custom_metric":
 		return "a metric that Istio does not have", "write metric with one of Istio's, such as REQUEST_COUNT"
 	case "OpenTelemetryTracingProvider.dynatrace_sampler", "ResourceDetectors.dynatrace":
@@ -84,21 +82,37 @@ func Difference(fd protoreflect.FieldDescriptor) string {
 	switch fieldName(fd) {
 	case "HTTPMatchRequest.without_headers":
 		return "a header with an empty value counts as missing"
+	case "DestinationRule.workload_selector":
+		return "other workloads apply the other rules; in Istio this rule also hides those for wider hosts from them"
+	case "ServiceEntry.resolution":
+		return "DYNAMIC_DNS works at gateways too; all services of a proxy share one DNS cache"
+	case "Server.hosts":
+		return "with AUTO_PASSTHROUGH, namespace/host means services of that namespace"
+	case "JWTRule.timeout":
+		return "how long the control plane waits for the keys; proxies never wait"
+	case "AuthorizationPolicy.action":
+		return "CUSTOM with the annotation istio.io/dry-run is refused"
+	case "Patch.operation":
+		return "MERGE_AND_REPLACE_LIST also works on filters; operations without effect are refused"
+	case "Patch.value":
+		return "fields and types that a stock Envoy 1.40 does not have are refused; MERGE also replaces numbers by zero"
 	case "Metrics.reporting_interval":
 		return "it has no effect: proxies count connections when they open and when they end"
 	case "ProxyConfig.environment_variables":
-		return "those that begin with ISTIO_META_ have no effect: the metadata of a node is from the settings of its agent"
+		return "variables that begin with ISTIO_META_ have no effect, but for ISTIO_META_ENABLE_SELF_DISCOVERY: the agent's settings have the metadata of a node"
 	case "AccessLogging.match":
-		return "the filter holds for requests of its own mode only"
+		return "the filter applies only to requests of this mode; in Istio the last filter applies to both modes"
 	case "AccessLogging.filter":
-		return "it is used without providers too, and for its own match.mode only"
+		return "it applies without providers too, and only to the mode of match"
+	case "Filter.expression":
+		return "functions and attributes that Envoy 1.40 does not have, such as node, are refused"
 	case "ClientTLSSettings.subject_alt_names":
 		return "without any, the names of the ServiceEntry, sni or the host of the request are verified"
 	case "ClientTLSSettings.credential_name":
-		return "other sidecars than those of workloadSelector do not connect in plaintext, but not at all"
+		return "a sidecar that workloadSelector does not select cannot connect; in Istio it connects in plaintext"
 	case "ServerTLSSettings.credential_name", "ServerTLSSettings.credential_names",
 		"ServerTLSSettings.ca_cert_credential_name":
-		return "names a secret of ashored, and of no other provider; Gateways only"
+		return "names a secret of ashored, without sds:// or configmap://; for Gateways only"
 	}
 	return ""
 }
@@ -138,7 +152,7 @@ func unique(fd protoreflect.FieldDescriptor) bool {
 	switch fieldName(fd) {
 	case "ServiceEntry.addresses", "Server.hosts", "IstioEgressListener.hosts", "ServerTLSSettings.cipher_suites",
 		"TLSConfig.cipher_suites", "TLSConfig.ecdh_curves", "MeshConfig.trust_domain_aliases",
-		"LocalityLoadBalancerSetting.failover_priority":
+		"LocalityLoadBalancerSetting.failover_priority", "ZoneAwareLoadBalancerSetting.failover_priority":
 		return true
 	}
 	return fd.Name() == "hosts" || fd.Name() == "gateways" || isExportTo(fd)
@@ -205,6 +219,8 @@ func textRule(field string) func(string) string {
 		return checkRegion
 	case "LocalityLoadBalancerSetting.failover_priority":
 		return checkPriority
+	case "ZoneAwareLoadBalancerSetting.failover_priority":
+		return checkZonePriority
 
 	case "ServiceEntry.addresses", "TLSMatchAttributes.destination_subnets", "L4MatchAttributes.destination_subnets":
 		return checkSubnet

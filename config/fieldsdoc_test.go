@@ -113,8 +113,9 @@ func (p *fieldPages) values(path string, values protoreflect.EnumValueDescriptor
 
 const fieldsHead = `# Kinds and fields of Istio's API
 
-This page lists what becomes of every kind and field. It is generated from the tables that validate objects.
-[MeshConfig](meshconfig.md) has a page of its own. [What differs from Istio](istio-differences.md) is about behaviour.
+This page lists the status of every kind and field. It is generated from the tables that validate objects.
+[MeshConfig](meshconfig.md) has a page of its own. [What differs from Istio](istio-differences.md) has differences that
+are not about a single field.
 
 | Status | Meaning |
 | --- | --- |

@@ -162,13 +162,27 @@ func checkMesh(c *checker, m *mesh.MeshConfig) {
 			"proxies need more than 1ms between two queries for a name: write a minute or so")
 	}
 	c.accessLog(m)
-	if m.GetOutboundTrafficPolicy().GetMode() == mesh.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS {
-		c.unsupported(in("outboundTrafficPolicy.mode"), "ALLOW_ANY_DYNAMIC_DNS", "use ALLOW_ANY or REGISTRY_ONLY")
-	}
+	c.unknownHostsTLS(in("outboundTrafficPolicy"), m.GetOutboundTrafficPolicy())
 	c.extensionProviders(in("extensionProviders"), m.ExtensionProviders)
 	c.defaultProviders(in("defaultProviders"), m)
 	if m.EnableTracing && len(m.GetDefaultProviders().GetTracing()) == 0 && m.GetDefaultConfig().GetTracing().GetZipkin() == nil {
 		c.warnf(in("enableTracing"), "no traces are made without a provider: set defaultProviders.tracing too")
+	}
+}
+
+// unknownHostsTLS checks how proxies connect to the hosts of requests that nobody declared.
+// Source: istio.io, MeshConfig.outboundTrafficPolicy.tls: for the mode ALLOW_ANY_DYNAMIC_DNS only.
+func (c *checker) unknownHostsTLS(path string, p *mesh.MeshConfig_OutboundTrafficPolicy) {
+	switch t := p.GetTls(); {
+	case t == nil:
+	case p.Mode != mesh.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS:
+		c.errorf(path+".tls", "in the mode %s connections are passed on as they are: set mode ALLOW_ANY_DYNAMIC_DNS, or remove tls",
+			p.Mode)
+	case t.Mode == networking.ClientTLSSettings_ISTIO_MUTUAL:
+		c.errorf(path+".tls.mode", "certificates of the mesh name no hosts: choose SIMPLE or MUTUAL")
+	case t.CredentialName != "":
+		c.errorf(path+".tls.credentialName",
+			"a secret is only for clients that a DestinationRule selects: write caCertificates, or clientCertificate and privateKey")
 	}
 }
 

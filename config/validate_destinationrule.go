@@ -210,6 +210,14 @@ func checkPriority(label string) string {
 	return checkLabel(key, value)
 }
 
+// checkZonePriority is checkPriority without the places, which zoneAwareLbSetting orders itself.
+func checkZonePriority(label string) string {
+	if slices.Contains(topologyLabels(), label) {
+		return quote(label) + " has no place here: regions are ordered by failover, and Envoy prefers its own zone"
+	}
+	return checkPriority(label)
+}
+
 // checkLocalityPattern is the rule for localities that may end with the wildcard "*".
 func checkLocalityPattern(pattern string) string {
 	if pattern == "*" {

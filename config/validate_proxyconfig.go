@@ -12,10 +12,13 @@ const metaPrefix = "ISTIO_META_"
 // Source: Istio.
 const ClusterVariable = metaPrefix + "CLUSTER_ID"
 
+// selfDiscoveryVariable lets Envoy prefer its own zone, as zoneAwareLbSetting says. Source: Istio.
+const selfDiscoveryVariable = metaPrefix + "ENABLE_SELF_DISCOVERY"
+
 // environment checks a variable with which Envoy is started.
 func (c *checker) environment(path, name, value string) {
 	switch {
-	case strings.HasPrefix(path, meshSection+".") && name == ClusterVariable:
+	case strings.HasPrefix(path, meshSection+".") && name == ClusterVariable, name == selfDiscoveryVariable:
 	case strings.HasPrefix(name, metaPrefix):
 		c.warnf(path, "this has no effect: the metadata of a node is from the settings of its agent; remove it")
 	case !regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`).MatchString(name):

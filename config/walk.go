@@ -292,6 +292,13 @@ func (c *checker) message(path string, m proto.Message) {
 		c.trafficPolicy(path, m)
 	case *networking.LoadBalancerSettings:
 		c.warmup(path, m)
+		if m.LocalityLbSetting != nil && m.ZoneAwareLbSetting != nil {
+			c.errorf(path+".zoneAwareLbSetting", "only one of localityLbSetting and zoneAwareLbSetting can be set")
+		}
+	case *networking.ZoneAwareLoadBalancerSetting_Failover:
+		if m.From == m.To && m.From != "" {
+			c.errorf(path+".to", "a region cannot fail over to itself")
+		}
 	case *networking.LoadBalancerSettings_ConsistentHashLB:
 		c.consistentHash(path, m)
 	case *networking.LocalityLoadBalancerSetting:

@@ -42,14 +42,14 @@ func (c *Context) Classify(n Node) Facets {
 	default:
 		f.Sidecar = c.sidecars.governing(n, root)
 		f.Namespace = c.facetNamespace(n, f.Sidecar)
-		f.Own = c.ownOf(n)
+		f.Own, f.SelfDiscovery = c.ownOf(n), n.SelfDiscovery
 		f.HTTPProxyPort = cmp.Or(n.HTTPProxyPort, uint32(max(0, c.in.Mesh.Config.GetProxyHttpPort())))
 		if n.Interception == None {
 			f.Bind = bindAddress(n.IPs.Items())
 		}
 	}
 	v := c.viewOf(f) // depends on the fields that are set so far
-	if v.byLocality {
+	if v.byLocality || f.SelfDiscovery {
 		f.Locality = c.localityOf(n)
 	}
 	if n.Identity && (n.Type == Router || f.Rules != nil) {

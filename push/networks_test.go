@@ -155,7 +155,7 @@ func TestForwards(t *testing.T) {
 	}
 }
 
-// A router has the services to which it forwards beside those that its routes name.
+// The destinations of a router are the services that its routes name and those that it forwards to.
 func TestForwardedDestinations(t *testing.T) {
 	t.Parallel()
 	e := newEditor()

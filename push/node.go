@@ -66,6 +66,9 @@ type Node struct {
 	// CapturesDNS means that the workload's DNS queries are answered from the proxy's name table:
 	// node metadata DNS_CAPTURE.
 	CapturesDNS bool
+	// SelfDiscovery means that the proxy asks for the endpoints of its own service: node metadata
+	// ENABLE_SELF_DISCOVERY.
+	SelfDiscovery bool
 	// HTTPProxyPort is the port of the HTTP proxy listener: node metadata HTTP_PROXY_PORT. If it is
 	// zero, the mesh's setting applies.
 	HTTPProxyPort uint32
@@ -113,7 +116,7 @@ type Facets struct {
 	// RouteSources lists the conditional matches of routes (by source labels or namespace) that
 	// apply to the proxy: pointers to HTTPMatchRequest, L4MatchAttributes or TLSMatchAttributes.
 	RouteSources *intern.List[any]
-	// Locality is set only if a destination's endpoints are ordered by it.
+	// Locality is set only if a destination's endpoints are ordered by it, or with SelfDiscovery.
 	Locality registry.Locality
 	// Network is set only if a destination's endpoints are ordered by it, or a network has gateways.
 	Network string
@@ -126,6 +129,8 @@ type Facets struct {
 	Bind netip.Addr
 	// CapturesDNS means that clients of the proxy resolve hosts to their allocated addresses.
 	CapturesDNS bool
+	// SelfDiscovery means that the proxy, a sidecar, asks for the endpoints of its own service.
+	SelfDiscovery bool
 	// IPv6Only means that the proxy has no IPv4 address.
 	IPv6Only bool
 	// DualStack means that the proxy has an IPv4 address, and an IPv6 address that is not

@@ -182,24 +182,26 @@ func (in viewIn) destinations(called, forwarded []*registry.Service) *Destinatio
 // which they are ordered. A false positive only prevents proxies from sharing resources.
 func (in viewIn) localityFacts(d *Destinations) (byLocality bool, keys *intern.List[string]) {
 	var labels []string
-	add := func(lb *networking.LocalityLoadBalancerSetting) {
-		if lb == nil {
-			return
-		}
-		byLocality = byLocality || len(lb.Distribute) > 0
-		for _, p := range lb.FailoverPriority {
+	// add adds the settings of a DestinationRule or of the mesh.
+	add := func(lb interface {
+		GetLocalityLbSetting() *networking.LocalityLoadBalancerSetting
+		GetZoneAwareLbSetting() *networking.ZoneAwareLoadBalancerSetting
+	}) {
+		locality, zones := lb.GetLocalityLbSetting(), lb.GetZoneAwareLbSetting()
+		byLocality = byLocality || len(locality.GetDistribute()) > 0 || zones != nil
+		for _, p := range slices.Concat(locality.GetFailoverPriority(), zones.GetFailoverPriority()) {
 			key, _, _ := strings.Cut(p, "=")
 			labels = append(labels, key)
 		}
 	}
-	add(in.mesh.Config.GetLocalityLbSetting())
+	add(in.mesh.Config)
 	byLocality = byLocality || in.mesh.Config.GetDefaultTrafficPolicy().GetOutlierDetection() != nil
 	policy := func(p *networking.TrafficPolicy) {
 		byLocality = byLocality || p.GetOutlierDetection() != nil
-		add(p.GetLoadBalancer().GetLocalityLbSetting())
+		add(p.GetLoadBalancer())
 		for _, port := range p.GetPortLevelSettings() {
 			byLocality = byLocality || port.OutlierDetection != nil
-			add(port.GetLoadBalancer().GetLocalityLbSetting())
+			add(port.GetLoadBalancer())
 		}
 	}
 	for _, dest := range d.Items() {

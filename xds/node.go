@@ -211,6 +211,7 @@ func (ns *nodes) readMetadata(p *proxy, m metadata) error {
 	// Ashore does.
 	p.purpose = purpose(m.text("ASHORE_STREAM"))
 	p.CapturesDNS = m.text("DNS_CAPTURE") == "true"
+	p.SelfDiscovery = m.text("ENABLE_SELF_DISCOVERY") == "true"
 	if port := m.text("HTTP_PROXY_PORT"); port != "" {
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil {

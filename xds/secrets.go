@@ -17,8 +17,8 @@ const (
 	notUsed        = "not used"
 )
 
-// noteSecrets counts, logs and audits the secrets that the proxy asked for and may not have. before
-// are the names that it had asked for. The proxy is told that there is no such secret.
+// noteSecrets counts, logs and audits each refused secret among the names that the proxy subscribes
+// to now and that are not in before. The proxy gets the answer that the secret does not exist.
 func (st *stream) noteSecrets(t *ads.Subscription, before *ads.Names) {
 	for _, name := range t.Names().List() {
 		if before.Has(name) || t.To.Get(name) != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/xdstest"
 )
 
-// A proxy is told of a secret that it may not have that there is none. Each refusal is counted once,
-// and audited with the reason. A secret that does not exist is no refusal.
+// A proxy that may not have a secret gets the answer that the secret does not exist. Each refusal is
+// counted once, and audited with the reason. A missing secret is not a refusal.
 func TestSecretsRefused(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -32,6 +32,8 @@ type Proxy struct {
 	HTTPProxyPort uint32 `yaml:"httpProxyPort"`
 	// CapturesDNS says that its workload's DNS queries are captured.
 	CapturesDNS bool `yaml:"capturesDNS"`
+	// SelfDiscovery is push.Node.SelfDiscovery.
+	SelfDiscovery bool `yaml:"selfDiscovery"`
 	// Identity says that it has a certificate of the mesh.
 	Identity bool `yaml:"identity"`
 	// Group is the WorkloadGroup of its namespace that it registers with; empty: none.
@@ -77,6 +79,7 @@ func (p Proxy) Node(t testing.TB) push.Node {
 	out := push.Node{
 		Namespace: p.Namespace, IPs: addresses.Of(ips), Labels: lists.Of(labels),
 		Locality: registry.ParseLocality(p.Locality), HTTPProxyPort: p.HTTPProxyPort, CapturesDNS: p.CapturesDNS, Identity: p.Identity,
+		SelfDiscovery: p.SelfDiscovery,
 	}
 	if p.Name != "" {
 		out.ID, out.DNSDomain = p.Name+"."+p.Namespace, p.Namespace+".svc.cluster.local"

@@ -17,7 +17,12 @@ import (
 // explained is a mesh of one service with two workloads, under policies in YAML.
 func explained(t *testing.T, policies string, trust *push.Trust) *push.Context {
 	t.Helper()
-	m := config.DefaultMesh()
+	return explainedIn(t, config.DefaultMesh(), policies, trust)
+}
+
+// explainedIn is explained with the mesh's settings.
+func explainedIn(t *testing.T, m *mesh.MeshConfig, policies string, trust *push.Trust) *push.Context {
+	t.Helper()
 	judge := func(port uint32) *mesh.MeshConfig_ExtensionProvider_EnvoyExtAuthzHttp {
 		return &mesh.MeshConfig_ExtensionProvider_EnvoyExtAuthzHttp{
 			EnvoyExtAuthzHttp: &mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider{Service: "web.example", Port: port},

@@ -29,8 +29,8 @@ func pathOf(text string, sc *push.Scope) string {
 	return normalPath(text, sc.Mesh.Config.GetPathNormalization().GetNormalization())
 }
 
-// normalPath is a path as proxies compare it. It is empty, unknown, where explain cannot tell how
-// they rewrite it: encoded or unusual characters, and dot segments beside empty ones.
+// normalPath is a path as proxies compare it. It is empty if the result of their normalization is
+// unknown: with encoded or unusual characters, and with both dot segments and empty segments.
 // Source: istio.io, MeshConfig.pathNormalization.
 func normalPath(text string, how mesh.MeshConfig_ProxyPathNormalization_NormalizationType) string {
 	if text == "" || how == mesh.MeshConfig_ProxyPathNormalization_NONE {

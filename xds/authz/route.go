@@ -15,6 +15,7 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -277,6 +278,10 @@ func (rs Resources) connection(r Request) []Hop {
 		return nil
 	}
 	hop = Hop{Route: "none: unknown host and port", Connection: true, Weight: 100, Cluster: cluster}
+	var unknown routev3.RouteConfiguration
+	if rs.get(resource.RouteType, envoy.UnknownHostsRoute, &unknown) {
+		hop.Route, hop.Connection, hop.Cluster = unknown.GetName(), false, envoy.UnknownHosts
+	}
 	rs.reach(&hop)
 	return []Hop{hop}
 }

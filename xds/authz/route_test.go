@@ -7,7 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	mesh "istio.io/api/mesh/v1alpha1"
 
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen"
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -56,7 +58,13 @@ spec:
 // sent is what a proxy of namespace shop is sent under objects in YAML.
 func sent(t *testing.T, typ push.NodeType, objects string) Resources {
 	t.Helper()
-	c := explained(t, objects, nil)
+	return sentIn(t, config.DefaultMesh(), typ, objects)
+}
+
+// sentIn is sent with the mesh's settings.
+func sentIn(t *testing.T, m *mesh.MeshConfig, typ push.NodeType, objects string) Resources {
+	t.Helper()
+	c := explainedIn(t, m, objects, nil)
 	n := Target{Namespace: "shop", Address: "10.0.0.9", labels: map[string]string{"app": "gateway"}}.Node()
 	n.Identity, n.Type = true, typ
 	sc := c.Scope(c.Classify(n))
@@ -175,6 +183,14 @@ spec: {outboundTrafficPolicy: {mode: REGISTRY_ONLY}, egress: [{hosts: ["*/*"]}]}
 	unknown.Port = 80
 	if got := plain.Route(unknown); len(got) != 1 || got[0].Code != 503 || got[0].Flags != "UH" || got[0].Endpoints != 0 {
 		t.Errorf("not intercepted: got %+v", got)
+	}
+	dynamic := config.DefaultMesh()
+	dynamic.OutboundTrafficPolicy.Mode = mesh.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS
+	for _, unknown.Port = range []uint32{80, 99} {
+		got := sentIn(t, dynamic, push.Sidecar, routes).Route(unknown)
+		if len(got) != 1 || got[0].Code != 0 || got[0].Connection || got[0].Cluster != "AllowAnyDynamicDNSCluster" {
+			t.Errorf("ALLOW_ANY_DYNAMIC_DNS, port %d: got %+v", unknown.Port, got)
+		}
 	}
 }
 

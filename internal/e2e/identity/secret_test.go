@@ -285,7 +285,8 @@ func TestSecretOfAnotherNamespace(t *testing.T) {
 }
 
 // A gateway shows a server outside of the mesh the certificate of a secret, and verifies the server by
-// the authorities of that secret.
+// the authorities of that secret. So does a sidecar that a DestinationRule selects; another one does
+// not connect.
 func TestSecretOfDestinationRule(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)
@@ -323,6 +324,14 @@ spec:
   trafficPolicy: {tls: {mode: MUTUAL, credentialName: partner, sni: partner.test}}
 ---
 apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: partner, namespace: edge}
+spec:
+  host: partner.test
+  workloadSelector: {matchLabels: {app: client}}
+  trafficPolicy: {tls: {mode: MUTUAL, credentialName: partner, sni: partner.test}}
+---
+apiVersion: networking.istio.io/v1
 kind: Gateway
 metadata: {name: gw, namespace: edge}
 spec:
@@ -337,21 +346,17 @@ spec:
   gateways: [gw]
   http: [{route: [{destination: {host: partner.test, port: {number: %[1]s}}}]}]
 `, port, e.gateway.IP))
-	harness.Eventually(t, "the partner sees the certificate", func() error {
-		req, err := http.NewRequest(http.MethodGet, "http://"+e.gateway.IP+":8080/", nil)
-		if err != nil {
-			return err
-		}
-		req.Host = "partner.test"
-		req.Close = true
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "gateway.test" {
-			return fmt.Errorf("status %d %s %w", resp.StatusCode, body, err)
-		}
-		return nil
-	})
+	e.Write("clients.yaml", strings.ReplaceAll(group("client")+group("stranger"), "namespace: shop", "namespace: edge"))
+	client := e.Join(harness.Workload{Name: "client-1", Group: "edge/client"})
+	stranger := e.Join(harness.Workload{Name: "stranger-1", Group: "edge/stranger"})
+	request := harness.Request{Host: "partner.test"}
+	for name, at := range map[string]string{"gateway": e.gateway.IP + ":8080", "selected sidecar": client.IP + ":" + port} {
+		harness.NewClient(t, at).Want(t, name+": the partner sees the certificate", request, func(a harness.Answer) error {
+			if a.Status != http.StatusOK || a.Body != "gateway.test" {
+				return fmt.Errorf("status %d %s", a.Status, a.Body)
+			}
+			return nil
+		})
+	}
+	harness.NewClient(t, stranger.IP+":"+port).Want(t, "a sidecar without the secret", request, harness.Status(503))
 }

@@ -3,6 +3,7 @@ package traffic
 import (
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"testing"
 
@@ -89,4 +90,64 @@ func TestDynamicDNS(t *testing.T) {
 			t.Errorf("%s is 0: the traffic went another way", s)
 		}
 	}
+}
+
+// unknownHosts is the start of settings of a mesh in which proxies resolve unknown hosts.
+const unknownHosts = "mesh:\n  outboundTrafficPolicy:\n    mode: ALLOW_ANY_DYNAMIC_DNS\n"
+
+// Requests for unknown hosts go to the hosts that they name, at whatever address the client connected
+// to. Other connections go to that address. No server of a declared service is kept waiting that
+// speaks first. Needs root for network namespaces.
+func TestUnknownHosts(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: makes network namespaces")
+	}
+	here, there := harness.Linked(t)
+	here.Backend(t, "named", "127.0.0.1:8080") // a.localhost
+	there.TCPEcho(t, "db", there.IP+":7000")
+	there.TCPEcho(t, "stranger", there.IP+":7002")
+	m := harness.New(t, nil, harness.In(here), harness.Further(unknownHosts))
+	here.NFT(fmt.Sprintf(redirect, harness.ProxyGID))
+	p := m.Proxy(harness.Workload{Name: "client", Redirected: here})
+
+	here.Client(t, there.IP+":80").Want(t, "by Host", harness.Request{Host: "a.localhost:8080"}, harness.From("named"))
+	m.Write("db.yaml", fmt.Sprintf(`apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: db}
+spec:
+  hosts: [db.test]
+  addresses: [240.1.0.2]
+  resolution: STATIC
+  ports: [{number: 5432, name: tcp, targetPort: 7000}]
+  endpoints: [{address: %s}]
+`, there.IP))
+	harness.Eventually(t, "TCP of a service", func() error { return greetsFrom(here, "240.1.0.2:5432", "db", "") })
+	harness.Eventually(t, "TCP to an address", func() error {
+		return greetsFrom(here, there.IP+":7002", "stranger", "hello\n")
+	})
+	for _, s := range []string{"AllowAnyDynamicDNSCluster;.upstream_rq_completed", "PassthroughCluster.upstream_cx_total"} {
+		if p.Stat("cluster."+s) == 0 {
+			t.Errorf("%s is 0: the traffic went another way", s)
+		}
+	}
+}
+
+// Requests for unknown hosts go out by TLS if the mesh says so. The certificate has to be that host's.
+func TestUnknownHostsByTLS(t *testing.T) {
+	t.Parallel()
+	ca := harness.NewCA(t)
+	cert, key := ca.Issue(t, "a.localhost")
+	l, err := net.Listen("tcp", "127.0.0.1:0") // finds a free port
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	tlsServer(t, l.Addr().String(), cert, key)
+	_, secure, _ := net.SplitHostPort(l.Addr().String())
+	m := harness.New(t, nil, harness.Further(unknownHosts+fmt.Sprintf(
+		"    tls: {mode: SIMPLE, caCertificates: %s}\n  proxyHttpPort: 15080\n", writeFile(t, t.TempDir(), "ca.pem", ca.PEM()))))
+	client := m.Proxy(harness.Workload{Name: "client"}).Client(15080)
+	client.Want(t, "TLS to the host", harness.Request{Host: "a.localhost:" + secure}, harness.Status(200))
+	client.Want(t, "a certificate of another host", harness.Request{Host: "b.localhost:" + secure}, harness.Status(503))
 }

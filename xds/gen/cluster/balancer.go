@@ -55,6 +55,22 @@ func applyWeights(c *clusterv3.Cluster, r destination.OrderRule) {
 	}
 }
 
+// applyZones makes Envoy prefer endpoints of its own zone, as far as these have the capacity; or not,
+// where the setting is switched off.
+func applyZones(c *clusterv3.Cluster, z *networking.ZoneAwareLoadBalancerSetting) {
+	if z == nil {
+		return
+	}
+	to := &clusterv3.Cluster_CommonLbConfig_ZoneAwareLbConfig{}
+	if z.MinClusterSize != nil {
+		to.MinClusterSize = wrapperspb.UInt64(uint64(z.MinClusterSize.Value))
+	}
+	if z.Enabled != nil && !z.Enabled.Value {
+		to.RoutingEnabled = &typev3.Percent{}
+	}
+	commonBalancer(c).LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_ZoneAwareLbConfig_{ZoneAwareLbConfig: to}
+}
+
 // The sizes of hash rings. Source: envoyproxy.io, RingHashLbConfig: at most 8M entries.
 const (
 	defaultRingSize = 1024

@@ -195,6 +195,7 @@ func (s clusterShape) cluster() *clusterv3.Cluster {
 	if s.discovery != destination.ByOriginal && s.discovery != destination.ByHost {
 		applyBalancer(c, s.policy.Balance)
 		applyWeights(c, s.policy.Order(s.mesh))
+		applyZones(c, s.policy.Zones(s.mesh))
 	}
 	var names []string
 	if s.names != nil {

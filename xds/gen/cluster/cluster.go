@@ -46,6 +46,8 @@ type clusterIn struct {
 	identity bool
 	// keepCase is keepsCase.
 	keepCase bool
+	// resolvesUnknown is destination.ResolvesUnknown.
+	resolvesUnknown bool
 	// endpoints are those of destinations.Index.DNS, in that order; nil: there are none, and the rest
 	// is not set either.
 	endpoints *intern.List[*registry.EndpointList]
@@ -65,7 +67,7 @@ func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 	in := clusterIn{
 		generator: g, destinations: sc.Destinations, mesh: sc.Mesh, router: sc.Type == push.Router,
 		interception: sc.Interception, families: envoy.FamiliesOf(sc), identity: sc.Identity, keepCase: keepsCase(sc),
-		endpoints: g.indexes.Endpoints(index.DNS, sc),
+		endpoints: g.indexes.Endpoints(index.DNS, sc), resolvesUnknown: destination.ResolvesUnknown(sc),
 	}
 	if len(index.DNS) > 0 {
 		in.gateways = sc.NetworkGateways

@@ -29,8 +29,8 @@ func (s clusterShape) resolve(c *clusterv3.Cluster) {
 	}}
 }
 
-// resolveHosts makes Envoy resolve the hosts that requests and connections name. Envoy wants names to
-// be verified, unless it is told that they are not.
+// resolveHosts makes Envoy resolve the hosts that requests and connections name. A cluster that does
+// not verify these names needs AllowInsecureClusterOptions, or Envoy rejects it.
 func (s clusterShape) resolveHosts(c *clusterv3.Cluster, h *upstreamHTTP) {
 	c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
 	c.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{

@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/destination"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
 
@@ -29,6 +31,9 @@ func (in clusterIn) fixed() []*envoy.Part {
 		return out
 	}
 	out = append(out, fixedPart(in.passthrough(envoy.Passthrough), nil, nil))
+	if in.resolvesUnknown {
+		out = append(out, fixedPart(in.unknownHosts(), nil, nil))
+	}
 	if in.interception != push.None {
 		c := in.passthrough(envoy.InboundPassthrough)
 		c.UpstreamBindConfig = inboundSource(in.interception, in.families)
@@ -39,19 +44,33 @@ func (in clusterIn) fixed() []*envoy.Part {
 
 // passthrough goes where the client had connected to, in the protocol that it spoke.
 func (in clusterIn) passthrough(name string) *clusterv3.Cluster {
-	c := &clusterv3.Cluster{
-		Name:                 name,
-		Metadata:             envoy.NamedForMetrics(name),
-		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST},
-		ConnectTimeout:       in.mesh.Config.GetConnectTimeout(),
-		LbPolicy:             clusterv3.Cluster_CLUSTER_PROVIDED,
-	}
+	c, h := in.undeclared(name)
+	c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST}
+	c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
+	h.apply(c)
+	return c
+}
+
+// unknownHosts goes to the hosts that requests name. Source: Istio, buildAllowAnyDFPCluster.
+func (in clusterIn) unknownHosts() *clusterv3.Cluster {
+	c, h := in.undeclared(envoy.UnknownHosts)
+	c.AltStatName = envoy.UnknownHosts + statsEnd
+	shape := clusterShape{protocol: registry.HTTP, mesh: in.mesh, families: in.families,
+		policy: destination.Policy{Tls: in.mesh.Config.GetOutboundTrafficPolicy().GetTls()}}
+	shape.applyTLS(c, h, nil)
+	shape.resolveHosts(c, h)
+	h.apply(c)
+	return c
+}
+
+// undeclared is what clusters of destinations that nobody declared have in common.
+func (in clusterIn) undeclared(name string) (*clusterv3.Cluster, *upstreamHTTP) {
+	c := &clusterv3.Cluster{Name: name, Metadata: envoy.NamedForMetrics(name), ConnectTimeout: in.mesh.Config.GetConnectTimeout()}
 	h := &upstreamHTTP{protocol: upstreamAsClient}
 	h.keepCase(in.keepCase)
 	h.common.IdleTimeout = durationpb.New(passthroughIdle)
 	applyPool(c, h, in.mesh.Config.GetDefaultTrafficPolicy().GetConnectionPool(), in.mesh)
-	h.apply(c)
-	return c
+	return c, h
 }
 
 // inboundSource is the source address of connections to the workload. The host does not redirect

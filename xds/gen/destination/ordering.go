@@ -65,6 +65,9 @@ func place(key string, l registry.Locality, network string) string {
 // OrderRule is the rule by which the endpoints of a cluster are ordered; the zero value: none.
 type OrderRule struct {
 	Setting *networking.LocalityLoadBalancerSetting
+	// Zones, when not nil, is used instead: endpoints are ordered by region, and Envoy prefers the
+	// client's zone.
+	Zones *networking.ZoneAwareLoadBalancerSetting
 	// Failover says that endpoints get priorities: without outlier detection Envoy would never
 	// leave the first one.
 	Failover bool
@@ -74,6 +77,12 @@ type OrderRule struct {
 // Source: istio.io, "Locality Load Balancing"; a DestinationRule's setting replaces the mesh's as a
 // whole.
 func (p Policy) Order(m *push.Mesh) OrderRule {
+	if z := p.Zones(m); z != nil {
+		if z.Enabled != nil && !z.Enabled.Value {
+			return OrderRule{}
+		}
+		return OrderRule{Zones: z, Failover: true}
+	}
 	s := p.Balance.GetLocalityLbSetting()
 	if s == nil {
 		s = m.Config.GetLocalityLbSetting()
@@ -88,6 +97,23 @@ func (p Policy) Order(m *push.Mesh) OrderRule {
 		return OrderRule{}
 	}
 	return OrderRule{Setting: s, Failover: true}
+}
+
+// Zones is the setting for zones, which a policy or the mesh sets; nil: localityLbSetting holds.
+// Source: Istio, pilot/pkg/networking/core/loadbalancer, GetEffectiveLbSetting.
+func (p Policy) Zones(m *push.Mesh) *networking.ZoneAwareLoadBalancerSetting {
+	if z := p.Balance.GetZoneAwareLbSetting(); z != nil || p.Balance.GetLocalityLbSetting() != nil {
+		return z
+	}
+	return m.Config.GetZoneAwareLbSetting()
+}
+
+// labels are those of failoverPriority.
+func (r OrderRule) labels() []string {
+	if r.Zones != nil {
+		return r.Zones.FailoverPriority
+	}
+	return r.Setting.GetFailoverPriority()
 }
 
 // Weighted says that Envoy has to weigh localities, not only endpoints.
@@ -107,7 +133,7 @@ type Order struct{ handle unique.Handle[Ordering] }
 
 // OrderOf is how a client orders endpoints by a rule.
 func OrderOf(r OrderRule, c Client) Order {
-	if r.Setting == nil {
+	if r == (OrderRule{}) {
 		return Order{}
 	}
 	return Order{unique.Make(Ordering{r, c})}
@@ -125,7 +151,7 @@ func (o Order) Ordering() *Ordering {
 // Distribution is the share of each of a client's destinations; nil when none is set for where it
 // is.
 func (o *Ordering) Distribution() map[string]uint32 {
-	for _, d := range o.Setting.Distribute {
+	for _, d := range o.Setting.GetDistribute() {
 		if MatchesLocality(d.From, o.Client.Locality) {
 			return d.To
 		}
@@ -146,27 +172,45 @@ func MatchesLocality(pattern string, l registry.Locality) bool {
 
 // Priority is how far an endpoint is from the client: smaller is nearer, gaps do not matter.
 func (o *Ordering) Priority(ep *registry.Endpoint) int {
-	if len(o.Setting.FailoverPriority) == 0 {
-		return o.distance(ep.Locality)
-	}
 	p := o.mismatch(ep)
-	if len(o.Setting.Failover) == 0 {
+	switch {
+	case o.Zones != nil:
+		return p*(farthest+1) + o.regionDistance(ep.Locality.Region)
+	case len(o.labels()) == 0:
+		return o.distance(ep.Locality)
+	case len(o.Setting.Failover) == 0:
 		return p
 	}
 	return p*(farthest+1) + o.distance(ep.Locality)
 }
 
+// regionDistance is 0 in the same region, 1 in the one that it fails over to, and 2 elsewhere.
+func (o *Ordering) regionDistance(region string) int {
+	mine := o.Client.Locality.Region
+	if region == mine {
+		return 0
+	}
+	i := slices.IndexFunc(o.Zones.Failover, func(f *networking.ZoneAwareLoadBalancerSetting_Failover) bool {
+		return f.From == mine
+	})
+	if i >= 0 && o.Zones.Failover[i].To == region {
+		return 1
+	}
+	return 2
+}
+
 // mismatch is zero when all labels of failoverPriority match, else the greater the earlier the
 // first one stands that does not.
 func (o *Ordering) mismatch(ep *registry.Endpoint) int {
-	for i, want := range o.Setting.FailoverPriority {
+	labels := o.labels()
+	for i, want := range labels {
 		key, value, fixed := strings.Cut(want, "=")
 		if !fixed {
 			value = o.Client.label(key)
 		}
 		have := cmp.Or(place(key, ep.Locality, ep.Network), ep.Labels[key])
 		if value != have {
-			return len(o.Setting.FailoverPriority) - i
+			return len(labels) - i
 		}
 	}
 	return 0

@@ -62,7 +62,10 @@ func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 	if in.identity {
 		in.peers, in.inbound = sc.PeerAuthentications.Disabling(), sc.InboundListeners
 	}
-	return layerIn{g, in, sc.Endpoints}, nil
+	if sc.SelfDiscovery && sc.Own != nil {
+		own = localOf(sc)
+	}
+	return layerIn{g, in, sc.Endpoints}, own
 }
 
 // Layer implements envoy.Plan.

@@ -41,6 +41,13 @@ const (
 	InboundPassthrough = "InboundPassthroughCluster"
 )
 
+// Names of what sends requests for unknown hosts to the hosts that they name: the cluster, and the
+// route configuration of ports that nobody declared. Source: Istio, pilot/pkg/networking/util.
+const (
+	UnknownHosts      = "AllowAnyDynamicDNSCluster"
+	UnknownHostsRoute = "allow_any_dynamic_dns"
+)
+
 // IstioMetadata is the key under which Istio's metadata stands.
 const IstioMetadata = "istio"
 

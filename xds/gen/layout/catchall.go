@@ -8,6 +8,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen/destination"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
 
@@ -68,6 +69,15 @@ func CatchAllCluster(sc *push.Scope) string {
 		return envoy.BlackHole
 	}
 	return envoy.Passthrough
+}
+
+// CatchAllRequests is the cluster of requests for unknown hosts. Those that are not plaintext HTTP go
+// where CatchAllCluster says.
+func CatchAllRequests(sc *push.Scope) string {
+	if destination.ResolvesUnknown(sc) {
+		return envoy.UnknownHosts
+	}
+	return CatchAllCluster(sc)
 }
 
 // HostCovers says whether every name that host stands for is one of pattern's.

@@ -12,6 +12,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen/destination"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/workload"
 )
@@ -44,6 +45,8 @@ type outboundIn struct {
 	// served are ports of the workload that its application may open on a loopback address, "8080,
 	// 9090".
 	served string
+	// resolvesUnknown is destination.ResolvesUnknown.
+	resolvesUnknown bool
 }
 
 // Outbound says which address and port of a sidecar's outbound side carries what. Listeners
@@ -115,6 +118,8 @@ func outboundInOf(lists *intern.Lists[egressGroup], sc *push.Scope) outboundIn {
 		proxyPort:    sc.HTTPProxyPort,
 		reserved:     [2]uint32{envoy.OutboundListenPort(sc.Mesh), envoy.InboundListenPort(sc.Mesh)},
 		served:       servedPorts(sc),
+
+		resolvesUnknown: destination.ResolvesUnknown(sc),
 	}
 }
 
@@ -147,6 +152,9 @@ func layOutOutbound(in outboundIn) *Outbound {
 		b.group(i, g)
 	}
 	b.httpProxy()
+	if in.resolvesUnknown && in.interception != push.None {
+		b.names[envoy.UnknownHostsRoute] = OutboundRoute{Name: envoy.UnknownHostsRoute, Group: -1}
+	}
 	return b.done()
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/gen/access"
+	"github.com/ashore-mesh/ashore/xds/gen/destination"
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 	"github.com/ashore-mesh/ashore/xds/gen/layout"
 	"github.com/ashore-mesh/ashore/xds/gen/telemetry"
@@ -21,6 +22,8 @@ type listenerSettings struct {
 	families     envoy.Families
 	// catchAll is the cluster of connections to unknown destinations.
 	catchAll string
+	// resolvesUnknown says that requests for unknown hosts go elsewhere: to the hosts that they name.
+	resolvesUnknown bool
 	// proxy has what the proxy's settings say of its traffic; router says that it is a gateway.
 	proxy  *meshconfig.ProxyConfig
 	router bool
@@ -44,8 +47,10 @@ func (g *Generator) settingsOf(sc *push.Scope) listenerSettings {
 		proxy:        sc.ProxyConfig,
 		router:       sc.Type == push.Router,
 		identity:     sc.Identity,
+
+		resolvesUnknown: destination.ResolvesUnknown(sc),
 	}
-	if g.indexes.Of(sc).Dynamic {
+	if out.resolvesUnknown || g.indexes.Of(sc).Dynamic {
 		out.dynamic, out.dynamicFamilies = true, envoy.FamiliesOf(sc)
 	}
 	if sc.Trust != nil {

@@ -62,6 +62,9 @@ func (s listenerSpec) build(out *envoy.Part) (*listenerv3.Listener, []resource.R
 	if s.detectsHTTP() || s.side == sideInbound && s.readsTLS() {
 		l.ListenerFiltersTimeout = durationpb.New(s.base.mesh.Config.GetProtocolDetectionTimeout().AsDuration())
 	}
+	if s.capture == captureHandOff && l.ListenerFiltersTimeout.AsDuration() == 0 && s.detectsHTTP() {
+		l.ListenerFiltersTimeout = nil // Envoy's, 15s: servers that nobody declared may speak first
+	}
 	if n := s.base.connections.GetListenerPerConnectionBufferLimitBytes(); n != nil {
 		l.PerConnectionBufferLimitBytes = unsigned(n)
 	}
@@ -151,7 +154,8 @@ func (s listenerSpec) listenerFilters() []*listenerv3.ListenerFilter {
 	if s.side == sideGateway && s.base.proxy.GetGatewayTopology().GetProxyProtocol() != nil {
 		out = append(out, envoy.ListenerFilter("envoy.filters.listener.proxy_protocol", &proxyprotocolv3.ProxyProtocol{}))
 	}
-	if s.capture == captureHere {
+	// Where a listener hands connections on, Envoy adds it as the last one. Detection depends on it.
+	if s.capture == captureHere || s.capture == captureHandOff && s.detectsHTTP() {
 		out = append(out, envoy.ListenerFilter("envoy.filters.listener.original_dst", &originaldstv3.OriginalDst{}))
 	}
 	if s.readsTLS() {
@@ -163,7 +167,7 @@ func (s listenerSpec) listenerFilters() []*listenerv3.ListenerFilter {
 	}
 	if s.detectsHTTP() {
 		f := envoy.ListenerFilter("envoy.filters.listener.http_inspector", &httpinspectorv3.HttpInspector{})
-		f.FilterDisabled = anyPort(s.otherPorts(chainSpec.detectsHTTP))
+		f.FilterDisabled = anyPort(append(s.otherPorts(chainSpec.detectsHTTP), s.undetected.Items()...))
 		out = append(out, f)
 	}
 	return out

@@ -12,6 +12,7 @@ type chainLists struct {
 	chains   intern.Lists[chainSpec]
 	names    intern.Lists[string]
 	weighted intern.Lists[weightedCluster]
+	ports    intern.Lists[uint32]
 }
 
 // chainSet collects the filter chains of one listener, in order of precedence, with disjoint

@@ -11,7 +11,7 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen/envoy"
 )
 
-// The filters of services with resolution DYNAMIC_DNS. They resolve the host before the cluster is
+// The filters of services with resolution DYNAMIC_DNS, and of unknown hosts that are resolved. They resolve the host before the cluster is
 // asked for it. Source: Istio, pilot/pkg/networking/core/networkfilter.go.
 
 // resolveRequests adds the filter that resolves the host of a request, before the router. It does

@@ -73,6 +73,12 @@ func (p *outboundPlanner) virtual() listenerSpec {
 			tcp: tcpSpec{cluster: envoy.BlackHole, statPrefix: envoy.BlackHole}},
 		{name: "virtualOutbound-catchall-tcp", tcp: tcpSpec{cluster: b.catchAll, statPrefix: b.catchAll}},
 	}
+	var undetected *intern.List[uint32]
+	if b.resolvesUnknown {
+		set.specs = append(set.specs, chainSpec{name: "virtualOutbound-catchall-tcp-http", match: chainMatch{plainHTTP: true},
+			http: httpSpec{statPrefix: "outbound_virtualOutbound_allow_any_dynamic_dns;", route: envoy.UnknownHostsRoute}})
+		undetected = p.handedOn()
+	}
 	at, also := b.families.Wildcard(), b.families.Second()
 	if b.interception.IsTProxy() {
 		at = envoy.OnlyV4.Loopback()
@@ -89,7 +95,22 @@ func (p *outboundPlanner) virtual() listenerSpec {
 		bound:   true,
 		capture: captureHandOff,
 		chains:  set.list(),
+
+		undetected: undetected,
 	}
+}
+
+// handedOn are ports whose connections all go to another listener, and those of services whose server
+// may speak first: it would be kept waiting.
+func (p *outboundPlanner) handedOn() *intern.List[uint32] {
+	var out []uint32
+	for i := range p.in.layout.Ports {
+		if port := &p.in.layout.Ports[i]; !port.Bound && (port.At.Wildcard() || port.Route == "") {
+			out = append(out, port.At.Port)
+		}
+	}
+	slices.Sort(out)
+	return p.lists.ports.Of(slices.Compact(out))
 }
 
 // listener plans one port.

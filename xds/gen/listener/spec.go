@@ -24,6 +24,8 @@ type listenerSpec struct {
 	capture captureMode
 	// chains are in order of precedence, their matches are disjoint.
 	chains *intern.List[chainSpec]
+	// undetected are ports for which HTTP is not detected, although chains are chosen by it.
+	undetected *intern.List[uint32]
 	// fallback says that connections which no chain matches go where the proxy's policy for unknown
 	// destinations says; else they are closed.
 	fallback bool

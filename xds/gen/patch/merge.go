@@ -86,8 +86,8 @@ func isExtension(m protoreflect.Message) bool {
 	return false
 }
 
-// mergeTyped merges the configuration of an extension. One of another type, or one that the proxy
-// fetches by itself, stays as it is.
+// mergeTyped merges the typed configuration of an extension. It changes nothing if the patch has
+// another type, or if Envoy gets the configuration by extension discovery.
 func (m *merger) mergeTyped(dst protoreflect.Message, fd protoreflect.FieldDescriptor, v protoreflect.Value) {
 	if !dst.Has(fd) {
 		if dst.WhichOneof(fd.ContainingOneof()) == nil {

@@ -166,6 +166,9 @@ func unknownHosts(cluster string, uncounted bool) *virtualHost {
 		route.Metadata = envoy.NamedForMetrics(envoy.BlackHole)
 	} else {
 		route.Name = "allow_any"
+		if cluster == envoy.UnknownHosts {
+			route.Name = envoy.UnknownHostsRoute
+		}
 		action := &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}}
 		setTimeout(action, nil)
 		route.Action = &routev3.Route_Route{Route: action}

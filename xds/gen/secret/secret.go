@@ -25,6 +25,8 @@ type secretIn struct {
 	gateways     *intern.List[push.GatewayServer]
 	// sidecar is set only when its ingress listeners end TLS.
 	sidecar *push.SidecarConfig
+	// unknown is the TLS of connections to unknown hosts; nil: they are not resolved.
+	unknown *networking.ClientTLSSettings
 }
 
 // Plans implements envoy.Kind.
@@ -34,15 +36,18 @@ func (Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 		func(l *networking.IstioIngressListener) bool { return l.Tls != nil }) {
 		in.sidecar = sc.Sidecar
 	}
+	if destination.ResolvesUnknown(sc) {
+		in.unknown = sc.Mesh.Config.GetOutboundTrafficPolicy().GetTls()
+	}
 	return in, nil
 }
 
 // Layer makes the secrets that clusters and listeners name, as far as they exist. Of equal ones the
 // layer keeps one.
 //
-// While one of ashored's secrets does not exist, the proxy is told so: Envoy then serves everything
-// else, and keeps one that it has. Source: Envoy, SdsApi::onConfigUpdate: a removal is ignored, and
-// ends the wait for the secret.
+// If one of ashored's secrets is missing, nothing is added, and the proxy gets the answer that it does
+// not exist. Envoy then serves everything else. An Envoy that has the secret keeps it.
+// Source: Envoy, SdsApi::onConfigUpdate: a removal is ignored, and ends the wait for the secret.
 func (in secretIn) Layer() *envoy.Layer {
 	var out []*resource.Resource
 	add := func(sources ...*Source) {
@@ -69,6 +74,7 @@ func (in secretIn) Layer() *envoy.Layer {
 			}
 		})
 	}
+	add(clientSources(in.unknown, false))
 	for _, g := range in.gateways.Items() {
 		server(g.Server.GetTls())
 	}
