@@ -226,13 +226,13 @@ func (rs Resources) hops(r Request, route *routev3.Route) []Hop {
 	if len(list) == 0 {
 		return append(out, to(action.GetCluster(), "", 100))
 	}
-	var total uint32
+	var total uint64
 	for _, w := range list {
-		total += w.GetWeight().GetValue()
+		total += uint64(w.GetWeight().GetValue())
 	}
 	for _, w := range list {
 		if n := w.GetWeight().GetValue(); n > 0 {
-			out = append(out, to(w.GetName(), w.GetHostRewriteLiteral(), n*100/total))
+			out = append(out, to(w.GetName(), w.GetHostRewriteLiteral(), uint32(uint64(n)*100/total)))
 		}
 	}
 	return out
