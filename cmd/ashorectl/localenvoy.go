@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ashore-mesh/ashore/agent/envoy"
 )
 
 // envoySockets are where Envoys of agents have their admin interface. Source: docs/agent.md.
@@ -36,11 +35,11 @@ func (t *tool) showLocal(cmd *cobra.Command, socket, proxy string, bootstrap boo
 	if socket != "" {
 		sockets = []string{socket}
 	}
-	socket, err := envoyOf(cmd.Context(), proxy, sockets)
+	admin, err := envoyOf(cmd.Context(), proxy, sockets)
 	if err != nil {
 		return fmt.Errorf("%w: on its machine run %q", err, elsewhere)
 	}
-	body, err := askEnvoy(cmd.Context(), socket, method, at)
+	body, err := admin.Do(cmd.Context(), method, at)
 	if err != nil {
 		return err
 	}
@@ -60,47 +59,21 @@ func (t *tool) showLocal(cmd *cobra.Command, socket, proxy string, bootstrap boo
 	return errors.Join(errors.New("the answer of Envoy has no bootstrap"), err)
 }
 
-// envoyOf returns the socket of the Envoy of a proxy. Errors: none of the sockets is its.
-func envoyOf(ctx context.Context, proxy string, sockets []string) (string, error) {
+// envoyOf returns the Envoy of a proxy. Errors: none of the sockets is its.
+func envoyOf(ctx context.Context, proxy string, sockets []string) (*envoy.Admin, error) {
 	var failed error
 	for _, socket := range sockets {
-		body, err := askEnvoy(ctx, socket, http.MethodGet, "/server_info")
+		admin := envoy.NewAdmin(socket)
+		info, err := admin.ServerInfo(ctx)
 		if err != nil {
-			failed = errors.Join(failed, err)
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", socket, err))
 			continue
 		}
-		info, err := readNode(body)
-		failed = errors.Join(failed, err)
-		id := info.text("node.id")
+		id := info.GetNode().GetId()
 		if parts := strings.Split(id, "~"); id == proxy || len(parts) == 4 && parts[2] == proxy {
-			return socket, nil
+			return admin, nil
 		}
 	}
-	return "", errors.Join(failed, fmt.Errorf("no Envoy of %s answers on this machine, and only Envoy itself knows this",
+	return nil, errors.Join(failed, fmt.Errorf("no Envoy of %s answers on this machine, and only Envoy itself knows this",
 		proxy))
-}
-
-// askEnvoy sends a request to the admin interface at a socket.
-func askEnvoy(ctx context.Context, socket, method, at string) ([]byte, error) {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}
-	client := &http.Client{Timeout: 10 * time.Second,
-		Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
-	req, err := http.NewRequestWithContext(ctx, method, "http://envoy"+at, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("ask Envoy at %s: %w", socket, err)
-	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxExposition))
-	if err := errors.Join(err, resp.Body.Close()); err != nil {
-		return nil, fmt.Errorf("read the answer of Envoy at %s: %w", socket, err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the Envoy at %s answers %s: %.300s", socket, resp.Status, body)
-	}
-	return body, nil
 }

@@ -8,11 +8,14 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	kubeyaml "sigs.k8s.io/yaml"
 
 	mesh "istio.io/api/mesh/v1alpha1"
 	istioconfig "istio.io/istio/pkg/config"
+	"istio.io/istio/pkg/config/crd"
 	istiomesh "istio.io/istio/pkg/config/mesh"
 	"istio.io/istio/pkg/config/schema/collections"
 	"istio.io/istio/pkg/log"
@@ -23,11 +26,11 @@ import (
 )
 
 // istio is Istio's validation: the schemas of its custom resources, and the checks of istiod.
-type istio struct{ schemas schemas }
+type istio struct{ schemas *crd.Validator }
 
 func newIstio(dir string) (*istio, error) {
 	file := filepath.Join(dir, "manifests", "charts", "base", "files", "crd-all.gen.yaml")
-	schemas, err := readSchemas(file)
+	schemas, err := crd.NewValidatorFromFiles(file)
 	if err != nil {
 		return nil, fmt.Errorf("read Istio's custom resource definitions: %w", err)
 	}
@@ -82,7 +85,9 @@ func (i *istio) check(d document) error {
 	if _, err := schema.ValidateConfig(istioconfig.Config{Meta: meta, Spec: spec}); err != nil {
 		return err
 	}
-	return i.schemas.check(gvk, object.Object)
+	errs := apivalidation.ValidateObjectMetaAccessor(object, true, apivalidation.NameIsDNSSubdomain,
+		field.NewPath("metadata"))
+	return errors.Join(errs.ToAggregate(), i.schemas.ValidateCustomResource(object))
 }
 
 // within is YAML that has text as the value of a field.

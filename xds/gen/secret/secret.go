@@ -45,9 +45,9 @@ func (Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 // Layer makes the secrets that clusters and listeners name, as far as they exist. Of equal ones the
 // layer keeps one.
 //
-// If one of ashored's secrets is missing, nothing is added, and the proxy gets the answer that it does
-// not exist. Envoy then serves everything else. An Envoy that has the secret keeps it.
-// Source: Envoy, SdsApi::onConfigUpdate: a removal is ignored, and ends the wait for the secret.
+// If one of ashored's secrets does not exist, the proxy gets the answer that it does not exist. Envoy
+// then serves everything else. An Envoy that has the secret keeps it. Source: Envoy,
+// SdsApi::onConfigUpdate: a removal is ignored, and ends the wait for the secret.
 func (in secretIn) Layer() *envoy.Layer {
 	var out []*resource.Resource
 	add := func(sources ...*Source) {
