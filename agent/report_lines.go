@@ -73,7 +73,7 @@ func (a *Agent) reportEnvoy(ctx context.Context, r *Report) {
 			restarts, readyErr)
 	case state.Outdated != "":
 		r.warn("envoy", "remove what is in the way and restart the agent; if that does not help, stop the unit "+
-			""+state.Unit+", which cuts its connections",
+			state.Unit+", which cuts its connections",
 			"process %d, version %s, runs with its previous program or settings: %s", state.PID, release, state.Outdated)
 	default:
 		r.ok("envoy", "process %d, version %s, restarts %d, ready%s", state.PID, release,

@@ -16,22 +16,19 @@ func (t *tool) auditCommand() *cobra.Command {
 
 func (t *tool) auditTailCommand() *cobra.Command {
 	var q admin.AuditQuery
-	cmd := &cobra.Command{
+	cmd := sends(t, &cobra.Command{
 		Use:   "tail",
 		Short: "Show the latest events, the oldest first",
 		Example: `  ashorectl audit tail -n 100
   watch ashorectl audit tail
   ashorectl audit tail -n 1000 -o json | jq '.[] | select(.outcome != "ok")'`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return show(t, cmd, admin.CallAudit, q, func(events []audit.Event) string {
-				text := ""
-				for _, e := range events {
-					text += printable(eventLine(e)) + "\n"
-				}
-				return text
-			})
-		},
-	}
+	}, admin.CallAudit, &q, func(events []audit.Event) string {
+		text := ""
+		for _, e := range events {
+			text += printable(eventLine(e)) + "\n"
+		}
+		return text
+	})
 	cmd.Flags().IntVarP(&q.Lines, "lines", "n", 20, "number of events")
 	return cmd
 }

@@ -40,16 +40,13 @@ func (t *tool) showCACommand() *cobra.Command {
 
 func (t *tool) rotateCACommand() *cobra.Command {
 	var q admin.RotateRequest
-	cmd := &cobra.Command{
+	cmd := sends(t, &cobra.Command{
 		Use:   "rotate",
 		Short: "Start to replace the root certificate, or retire the old one at once",
 		Example: `  ashorectl ca rotate --reason yearly
   ashorectl ca show
   ashorectl ca rotate --force --reason 'the old key was copied'`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return show(t, cmd, admin.CallRotate, q, authorityText)
-		},
-	}
+	}, admin.CallRotate, &q, authorityText)
 	cmd.Flags().BoolVar(&q.Force, "force", false, "retire the old root, without the workloads that still need it")
 	cmd.Flags().StringVar(&q.Reason, "reason", "", "reason for the audit log")
 	return cmd
@@ -57,18 +54,13 @@ func (t *tool) rotateCACommand() *cobra.Command {
 
 func (t *tool) replicaTokenCommand() *cobra.Command {
 	var q admin.ReplicaTokenRequest
-	cmd := &cobra.Command{
+	cmd := sends(t, &cobra.Command{
 		Use:   "replica-token",
 		Short: "Create a one-time token for another replica of ashored",
 		Example: `  ashorectl ca replica-token > replica-token
   ashorectl ca replica-token --ttl 15m
   ashorectl ca show`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return show(t, cmd, admin.CallCreateReplicaToken, q, func(made admin.ReplicaToken) string {
-				return made.Token + "\n"
-			})
-		},
-	}
+	}, admin.CallCreateReplicaToken, &q, func(made admin.ReplicaToken) string { return made.Token + "\n" })
 	ttlFlag(cmd, &q.TTL)
 	return cmd
 }

@@ -92,16 +92,13 @@ func shellWord(word string) string {
 }
 
 func (t *tool) listTokensCommand() *cobra.Command {
-	return &cobra.Command{
+	return sends(t, &cobra.Command{
 		Use:   "list",
 		Short: "Show the join tokens that are valid, and those that were used, revoked or expired lately",
 		Example: `  ashorectl join-token list
   ashorectl join-token list -o yaml
   ashorectl join-token list -o json | jq -r '.[] | select(.state == "unused").id'`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return show(t, cmd, admin.CallTokens, admin.None{}, tokenTable)
-		},
-	}
+	}, admin.CallTokens, &admin.None{}, tokenTable)
 }
 
 func tokenTable(list []admin.TokenStatus) string {

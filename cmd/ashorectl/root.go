@@ -197,6 +197,12 @@ func ask[Q, A any](t *tool, cmd *cobra.Command, call admin.Call[Q, A], q Q) (ans
 	return answer, err
 }
 
+// sends makes a command send q, which its flags fill in, and print the answer. It returns the command.
+func sends[Q, A any](t *tool, cmd *cobra.Command, call admin.Call[Q, A], q *Q, text func(A) string) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return show(t, cmd, call, *q, text) }
+	return cmd
+}
+
 // show sends one call and prints the answer; text formats it for people.
 func show[Q, A any](t *tool, cmd *cobra.Command, call admin.Call[Q, A], q Q, text func(A) string) error {
 	answer, err := ask(t, cmd, call, q)

@@ -75,16 +75,13 @@ func expiry(s secret.Status) string {
 }
 
 func (t *tool) listSecretsCommand() *cobra.Command {
-	return &cobra.Command{
+	return sends(t, &cobra.Command{
 		Use:   "list",
 		Short: "Show the secrets in use, without their keys",
 		Example: `  ashorectl secret list
   ashorectl secret list -o yaml
   ashorectl secret list -o json | jq -r '.[] | select(.source == "store").name'`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return show(t, cmd, admin.CallSecrets, admin.None{}, secretTable)
-		},
-	}
+	}, admin.CallSecrets, &admin.None{}, secretTable)
 }
 
 func secretTable(list []secret.Status) string {

@@ -13,18 +13,15 @@ import (
 )
 
 func (t *tool) statusCommand() *cobra.Command {
-	return &cobra.Command{
+	return sends(t, &cobra.Command{
 		Use:   "status",
 		Short: "Show the state of ashored, its sources and all proxies",
 		Example: `  ashorectl status
   ashorectl status --socket .ashore/admin.sock
   ashorectl status -o json | jq .config`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return show(t, cmd, admin.CallStatus, admin.None{}, func(s admin.Status) string {
-				return sections(summary(s), proxiesText(s.Proxies))
-			})
-		},
-	}
+	}, admin.CallStatus, &admin.None{}, func(s admin.Status) string {
+		return sections(summary(s), proxiesText(s.Proxies))
+	})
 }
 
 func (t *tool) proxyStatusCommand() *cobra.Command {

@@ -19,16 +19,13 @@ func (t *tool) workloadCommand() *cobra.Command {
 }
 
 func (t *tool) listWorkloadsCommand() *cobra.Command {
-	return &cobra.Command{
+	return sends(t, &cobra.Command{
 		Use:   "list",
 		Short: "Show workloads with their identities and certificates, and all revocations",
 		Example: `  ashorectl workload list
   ashorectl workload list -o yaml
   ashorectl workload list -o json | jq -r '.workloads[] | select(.revoked).name'`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return show(t, cmd, admin.CallWorkloads, admin.None{}, workloadsText)
-		},
-	}
+	}, admin.CallWorkloads, &admin.None{}, workloadsText)
 }
 
 func workloadsText(list admin.WorkloadList) string {

@@ -94,32 +94,24 @@ func Listeners(udp bool) ([]Listener, error) {
 
 // listening returns the sockets by their names in /proc, "socket:[1234]".
 func listening(fs procfs.FS, udp bool) (map[string]Socket, error) {
-	out := map[string]Socket{}
-	add := func(ip []byte, port, inode uint64) {
-		at, _ := netip.AddrFromSlice(ip)
-		name := "socket:[" + strconv.FormatUint(inode, 10) + "]"
-		out[name] = Socket{netip.AddrPortFrom(at.Unmap(), uint16(port)), udp}
-	}
-	if udp {
-		for _, read := range []func() (procfs.NetUDP, error){fs.NetUDP, fs.NetUDP6} {
-			lines, err := read()
-			if err != nil && !errors.Is(err, os.ErrNotExist) { // the kernel has no IPv6
-				return nil, err
-			}
-			for _, l := range lines {
-				add(l.LocalAddr, l.LocalPort, l.Inode)
-			}
+	tables := []func() (procfs.NetTCP, error){fs.NetTCP, fs.NetTCP6}
+	if udp { // its lines are of the same type
+		tables = []func() (procfs.NetTCP, error){
+			func() (procfs.NetTCP, error) { lines, err := fs.NetUDP(); return procfs.NetTCP(lines), err },
+			func() (procfs.NetTCP, error) { lines, err := fs.NetUDP6(); return procfs.NetTCP(lines), err },
 		}
-		return out, nil
 	}
-	for _, read := range []func() (procfs.NetTCP, error){fs.NetTCP, fs.NetTCP6} {
+	out := map[string]Socket{}
+	for _, read := range tables {
 		lines, err := read()
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // the kernel has no IPv6
 			return nil, err
 		}
 		for _, l := range lines {
-			if l.St == stateListen {
-				add(l.LocalAddr, l.LocalPort, l.Inode)
+			if udp || l.St == stateListen {
+				at, _ := netip.AddrFromSlice(l.LocalAddr)
+				name := "socket:[" + strconv.FormatUint(l.Inode, 10) + "]"
+				out[name] = Socket{netip.AddrPortFrom(at.Unmap(), uint16(l.LocalPort)), udp}
 			}
 		}
 	}

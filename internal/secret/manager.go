@@ -114,6 +114,7 @@ func (m *Manager) merge(stored found, now time.Time) *Set {
 	if m.cfg.Dir != "" {
 		use(FromFolder, readFolder(m.cfg.Dir))
 	}
+	slices.SortFunc(problems, func(a, b feed.Problem) int { return strings.Compare(a.Object, b.Object) })
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.set, m.sources, m.secrets, m.problems = NewSet(m.set, all), sources, all, problems

@@ -118,6 +118,10 @@ func TestStore(t *testing.T) {
 	if _, err := m.Create(ctx, web, Secret{Certificate: first.Certificate, Key: second.Key}); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a key of another certificate: %v", err)
 	}
+	large := Secret{Authorities: strings.Repeat(first.Authorities, 200)}
+	if _, err := m.Create(ctx, web, large); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "secrets.dir") {
+		t.Errorf("a large one: %v", err)
+	}
 	if _, err := m.Create(ctx, Name{"edge", "a/b"}, first); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a wrong name: %v", err)
 	}

@@ -30,7 +30,7 @@ type store struct {
 	keyFile string // has the key in hexadecimal digits
 }
 
-// put encrypts a secret and writes it.
+// put encrypts a secret and writes it. Errors: ErrInvalid if it is too large.
 func (s store) put(ctx context.Context, n Name, value Secret) error {
 	aead, err := s.cipher(ctx, true)
 	if err != nil {
@@ -41,6 +41,10 @@ func (s store) put(ctx context.Context, n Name, value Secret) error {
 		return err
 	}
 	sealed := aead.Seal(nil, nil, text, []byte(n.String()))
+	if len(sealed) > record.MaxValue {
+		return fmt.Errorf("%w: encrypted it has %d bytes, and the store takes %d: put its files into the folder of secrets "+
+			"(setting secrets.dir)", ErrInvalid, len(sealed), record.MaxValue)
+	}
 	return s.records.Commit(ctx, record.Write{Key: record.Key{Table: table, Name: n.String()}, Value: sealed,
 		Version: record.Any})
 }

@@ -41,7 +41,7 @@ type agentTarget struct {
 }
 
 // discovery lists what Prometheus can scrape: this replica, and the agents that are connected to it or
-// were in the last hour.
+// were within keepDisconnected.
 type discovery struct {
 	tokenFile string // empty: the list is not served
 	cluster   string // cluster ID of the mesh

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"os"
@@ -65,8 +64,8 @@ func newWorld(t *testing.T) *world {
 		w.backends[name] = harness.NewBackend(t, name, ip+":8080")
 		harness.TCPEcho(t, name, ip+":9000")
 		harness.ServeEcho(t, name, w.listenTLS(t, ip+":9443", false))
-		serve(t, w.listenTLS(t, ip+":8443", false), w.backends[name])
-		serve(t, w.listenTLS(t, ip+":8444", true), w.backends[name])
+		harness.ServeHTTP(t, w.listenTLS(t, ip+":8443", false), w.backends[name])
+		harness.ServeHTTP(t, w.listenTLS(t, ip+":8444", true), w.backends[name])
 		vars = append(vars, "$"+strings.ToUpper(name), ip)
 	}
 	judge := w.IP()
@@ -156,23 +155,7 @@ func (w *world) serve(t *testing.T, address string, h http.Handler) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serve(t, l, h)
-}
-
-// serve runs an HTTP server until the test ends.
-func serve(t *testing.T, l net.Listener, h http.Handler) {
-	t.Helper()
-	// failed handshakes are what some calls want
-	s := &http.Server{Handler: h, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: requestTimeout}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = s.Serve(l) // it was closed
-	}()
-	t.Cleanup(func() {
-		_ = s.Close() // connections may be open
-		<-done
-	})
+	harness.ServeHTTP(t, l, h)
 }
 
 // connect is an HTTP proxy for TLS: it answers CONNECT and passes bytes on.

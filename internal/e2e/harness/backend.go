@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"strconv"
@@ -53,23 +54,29 @@ func (ns *Namespace) Backend(t testing.TB, name, address string) *Backend {
 	t.Helper()
 	l := ns.Listen(t, address)
 	b := &Backend{Name: name, Address: l.Addr().String()}
-	b.server = &http.Server{Handler: b, ReadHeaderTimeout: 10 * time.Second, Protocols: new(http.Protocols)}
-	b.server.Protocols.SetHTTP1(true)
-	b.server.Protocols.SetUnencryptedHTTP2(true)
+	b.server = ServeHTTP(t, l, b)
+	return b
+}
+
+// ServeHTTP serves HTTP/1.1 and HTTP/2 on a listener until the test ends, which cuts connections.
+func ServeHTTP(t testing.TB, l net.Listener, h http.Handler) *http.Server {
+	t.Helper()
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, Protocols: new(http.Protocols),
+		ErrorLog: log.New(io.Discard, "", 0)} // some tests want handshakes that fail
+	s.Protocols.SetHTTP1(true)
+	s.Protocols.SetUnencryptedHTTP2(true)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := b.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			t.Errorf("backend %s: %v", name, err)
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			t.Errorf("serve %s: %v", l.Addr(), err)
 		}
 	}()
 	t.Cleanup(func() {
-		if err := b.server.Close(); err != nil {
-			t.Errorf("close backend %s: %v", name, err)
-		}
+		_ = s.Close() // the peers may have cut connections
 		<-done
 	})
-	return b
+	return s
 }
 
 // ServeHTTP answers one request.

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -110,14 +109,7 @@ func newIssuer(t *testing.T, address string) *issuer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &http.Server{Handler: i, ReadHeaderTimeout: 10 * time.Second}
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
-	t.Cleanup(func() {
-		if err := errors.Join(s.Close(), <-done); !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
-		}
-	})
+	harness.ServeHTTP(t, l, i)
 	return i
 }
 

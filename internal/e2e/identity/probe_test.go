@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
@@ -31,18 +30,7 @@ func healthAt(t *testing.T, ip string) *application {
 		t.Fatal(err)
 	}
 	a := &application{well: map[string]bool{}}
-	s := &http.Server{Handler: a, ReadHeaderTimeout: 10 * time.Second}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = s.Serve(l) // closed
-	}()
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-		<-done
-	})
+	harness.ServeHTTP(t, l, a)
 	return a
 }
 

@@ -41,20 +41,12 @@ func clientEnd(t *testing.T, m *harness.Mesh, a *harness.Proxy) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &http.Server{ReadHeaderTimeout: 10 * time.Second,
-		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			select {
-			case seen <- r.TLS:
-			default:
-			}
-		})}
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
-	t.Cleanup(func() {
-		if err := errors.Join(s.Close(), <-done); !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
+	harness.ServeHTTP(t, l, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case seen <- r.TLS:
+		default:
 		}
-	})
+	}))
 	m.Write("own.yaml", fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: own, namespace: shop}

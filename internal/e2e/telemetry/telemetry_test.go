@@ -134,18 +134,8 @@ func serveForwarder(t *testing.T, address, to, host string) {
 		rw.WriteHeader(resp.StatusCode)
 		_, _ = io.Copy(rw, resp.Body) // the proxy may have gone
 	}
-	s := &http.Server{Handler: http.HandlerFunc(forward), ReadHeaderTimeout: 10 * time.Second}
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
-	t.Cleanup(func() {
-		transport.CloseIdleConnections()
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(transport.CloseIdleConnections)
+	harness.ServeHTTP(t, l, http.HandlerFunc(forward))
 }
 
 // call sends a request through all three services, until it gets the status.

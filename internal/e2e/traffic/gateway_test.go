@@ -258,21 +258,13 @@ func tlsServer(t *testing.T, address string, cert, key []byte) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", address)
+	l, err := tls.Listen("tcp", address, &tls.Config{Certificates: []tls.Certificate{pair}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &http.Server{
-		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{pair}},
-		ReadHeaderTimeout: 10 * time.Second,
-		Handler: http.HandlerFunc(func(w http.ResponseWriter,
-			_ *http.Request) {
-			w.Header().Set("x-backend", "inner")
-		}),
-	}
-	done := make(chan struct{})
-	go func() { defer close(done); s.ServeTLS(l, "", "") }()
-	t.Cleanup(func() { s.Close(); <-done })
+	harness.ServeHTTP(t, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("x-backend", "inner")
+	}))
 	ip, _, _ := strings.Cut(address, ":")
 	return ip
 }
