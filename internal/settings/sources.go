@@ -51,11 +51,7 @@ func (s *Config) Source(id string) (Source, bool) {
 }
 
 // sourceOptions are those of one kind of source.
-type sourceOptions interface {
-	// with returns the struct that is decoded into: s with the options.
-	with(s *Source) any
-	check(wrong report)
-}
+type sourceOptions interface{ check(wrong report) }
 
 // optionsOf returns the options of a kind of source, with the defaults; nil: there is no such kind.
 func optionsOf(kind string) sourceOptions {
@@ -78,13 +74,6 @@ type FilesSource struct {
 	Folder string `yaml:"folder"`
 }
 
-func (f *FilesSource) with(s *Source) any {
-	return &struct {
-		*Source
-		*FilesSource
-	}{s, f}
-}
-
 func (f *FilesSource) check(wrong report) {
 	if f.Folder == "" {
 		wrong("folder", "empty: name a path")
@@ -94,31 +83,15 @@ func (f *FilesSource) check(wrong report) {
 // StoreSource are the objects that ashorectl writes.
 type StoreSource struct{}
 
-func (*StoreSource) with(s *Source) any { return s }
-
 func (*StoreSource) check(report) {}
 
 // ConsulSource is a Consul.
 type ConsulSource struct{ consul.Options }
 
-func (c *ConsulSource) with(s *Source) any {
-	return &struct {
-		*Source
-		*ConsulSource
-	}{s, c}
-}
-
 func (c *ConsulSource) check(wrong report) { c.Check(wrong) }
 
 // MCPSource is another control plane, or another server that speaks MCP over xDS.
 type MCPSource struct{ mcp.Options }
-
-func (m *MCPSource) with(s *Source) any {
-	return &struct {
-		*Source
-		*MCPSource
-	}{s, m}
-}
 
 func (m *MCPSource) check(wrong report) {
 	if _, err := mcp.New(mcp.Config{Name: "mcp", Options: m.Options}); err != nil {
@@ -163,6 +136,9 @@ func (s *Config) readSource(at string, n *yaml.Node) (Source, error) {
 	var kind struct {
 		Kind string `yaml:"kind"`
 	}
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
 	if n.Kind != yaml.MappingNode || n.Decode(&kind) != nil {
 		return out, s.places.Section(at, n, &out)
 	}
@@ -170,7 +146,7 @@ func (s *Config) readSource(at string, n *yaml.Node) (Source, error) {
 		return out, fmt.Errorf("%s:%d: %s.kind: %q is no kind of source: want consul, files, mcp or store",
 			s.places.File(), n.Line, at, kind.Kind)
 	}
-	err := s.places.Section(at, n, out.Options.with(&out))
+	err := s.places.Section(at, n, &out, out.Options)
 	out.Name = cmp.Or(out.Name, out.Kind)
 	return out, err
 }

@@ -82,6 +82,11 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) {
 		d.duration(path, n, v)
 	case v.Kind() == reflect.Struct:
 		d.section(path, n, v)
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct && n.Kind == yaml.SequenceNode:
+		v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
+		for i, item := range n.Content {
+			d.value(fmt.Sprintf("%s[%d]", path, i), item, v.Index(i))
+		}
 	case v.Kind() == reflect.Map && !d.distinct(path, n):
 	default:
 		d.scalar(path, n, v)
@@ -110,21 +115,23 @@ func merged(old, n *yaml.Node) *yaml.Node {
 	return &out
 }
 
-// section decodes the mapping n into the struct v.
-func (d *decoder) section(path string, n *yaml.Node, v reflect.Value) {
+// section decodes the mapping n into structs, each of which has some of its settings.
+func (d *decoder) section(path string, n *yaml.Node, structs ...reflect.Value) {
 	if n.Kind != yaml.MappingNode {
 		d.fail(n, path, "want settings with names (name: value), got %s", describe(n))
 		return
 	}
 	fields := map[string]reflect.Value{}
 	var names []string
-	for _, f := range reflect.VisibleFields(v.Type()) {
-		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		if name == "" {
-			continue
+	for _, v := range structs {
+		for _, f := range reflect.VisibleFields(v.Type()) {
+			name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+			if name == "" {
+				continue
+			}
+			fields[name] = v.FieldByIndex(f.Index)
+			names = append(names, name)
 		}
-		fields[name] = v.FieldByIndex(f.Index)
-		names = append(names, name)
 	}
 	lines := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {

@@ -41,15 +41,20 @@ func (p *Places) File() string {
 	return p.file
 }
 
-// Section decodes a part of a settings file as Decode does: the mapping n of a field of type
-// yaml.Node with the given path ("sources[0]"). The places are added to p.
-func (p *Places) Section(path string, n *yaml.Node, into any) error {
+// Section decodes a part of a settings file as Decode does: the mapping n, which was in a field of
+// type yaml.Node, with the given path ("sources[0]"). Its settings are those of all structs that into
+// points to. The places are added to p.
+func (p *Places) Section(path string, n *yaml.Node, into ...any) error {
 	if p.at == nil {
 		p.at = map[string]string{}
 	}
 	p.at[path] = place(p.file, n.Line)
 	d := decoder{file: p.file, places: p}
-	d.value(path, n, reflect.ValueOf(into).Elem())
+	var structs []reflect.Value
+	for _, v := range into {
+		structs = append(structs, reflect.ValueOf(v).Elem())
+	}
+	d.section(path, n, structs...)
 	return errors.Join(d.errs...)
 }
 
