@@ -59,7 +59,7 @@ func (a *analysis) routeConflicts() {
 			return
 		}
 		slices.SortStableFunc(routes, func(x, y catchAllRoute) int {
-			return a.c.CompareRoutes(x.VirtualService, y.VirtualService)
+			return push.CompareRoutes(x.VirtualService, y.VirtualService)
 		})
 		for i, r := range routes {
 			hides := func(w catchAllRoute) bool { return covers(a.c.ExportedTo(w.Object), a.c.ExportedTo(r.Object)) }

@@ -21,6 +21,9 @@ func isEmpty(n *yaml.Node) bool {
 
 // guards reports whether a field must not be empty, because any content may protect more.
 func guards(fd protoreflect.FieldDescriptor) bool {
+	if fd.ContainingMessage().Name() == "PolicyTargetReference" { // refused as a whole
+		return false
+	}
 	name, isNetworking := strings.CutPrefix(string(fd.FullName()), "istio.networking.v1alpha3.")
 	if !isNetworking {
 		// A policy without rules allows nobody.

@@ -149,7 +149,7 @@ func FuzzEmptied(f *testing.F) {
 			}
 			eachPart(tree, "", func(n *yaml.Node, path string) {
 				whole := path == "" || path == ".rules" || strings.HasSuffix(path, "]") ||
-					strings.Contains(path, "matchLabels.") || strings.HasPrefix(path, ".portLevelMtls.")
+					strings.Contains(path, "matchLabels.") || strings.Contains(path, ".targetRef") && strings.Count(path, ".") > 1 || strings.HasPrefix(path, ".portLevelMtls.")
 				if whole || n.Kind == yaml.ScalarNode && path == ".timeout" {
 					return
 				}

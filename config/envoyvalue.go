@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -58,7 +60,7 @@ func PatchValue(p *networking.EnvoyFilter_EnvoyConfigObjectPatch) (proto.Message
 
 // readJSON reads the fields of m.
 func readJSON(fields *structpb.Struct, m proto.Message) error {
-	text, err := protojson.Marshal(fields)
+	text, err := protojson.Marshal(inSeconds(m.ProtoReflect().Descriptor(), fields))
 	if err != nil {
 		return err
 	}
@@ -69,6 +71,59 @@ func readJSON(fields *structpb.Struct, m proto.Message) error {
 		return err
 	}
 	return nil
+}
+
+// inSeconds returns the fields of a message with durations in seconds, as protobuf reads them. Istio
+// reads other units too, such as 500ms.
+func inSeconds(md protoreflect.MessageDescriptor, fields *structpb.Struct) *structpb.Struct {
+	out := &structpb.Struct{Fields: maps.Clone(fields.GetFields())}
+	if md.FullName() == "google.protobuf.Any" {
+		t, err := protoregistry.GlobalTypes.FindMessageByURL(fields.GetFields()["@type"].GetStringValue())
+		if err != nil {
+			return fields
+		}
+		md = t.Descriptor()
+	}
+	for name, v := range out.Fields {
+		fd := md.Fields().ByJSONName(name)
+		if fd == nil {
+			fd = md.Fields().ByName(protoreflect.Name(name))
+		}
+		switch {
+		case fd == nil:
+		case fd.IsMap():
+			entries := &structpb.Struct{Fields: maps.Clone(v.GetStructValue().GetFields())}
+			for key, item := range entries.Fields {
+				entries.Fields[key] = valueInSeconds(fd.MapValue().Message(), item)
+			}
+			if v.GetStructValue() != nil {
+				out.Fields[name] = structpb.NewStructValue(entries)
+			}
+		case fd.IsList() && v.GetListValue() != nil:
+			list := &structpb.ListValue{}
+			for _, item := range v.GetListValue().Values {
+				list.Values = append(list.Values, valueInSeconds(fd.Message(), item))
+			}
+			out.Fields[name] = structpb.NewListValue(list)
+		default:
+			out.Fields[name] = valueInSeconds(fd.Message(), v)
+		}
+	}
+	return out
+}
+
+// valueInSeconds is inSeconds for a single value. md is nil if it is not a message.
+func valueInSeconds(md protoreflect.MessageDescriptor, v *structpb.Value) *structpb.Value {
+	switch {
+	case md == nil:
+	case isDuration(md):
+		if d, err := time.ParseDuration(v.GetStringValue()); err == nil {
+			return structpb.NewStringValue(strconv.FormatFloat(d.Seconds(), 'f', 9, 64) + "s")
+		}
+	case v.GetStructValue() != nil && !isPlain(md):
+		return structpb.NewStructValue(inSeconds(md, v.GetStructValue()))
+	}
+	return v
 }
 
 // patchValue checks the value of a patch. Each problem has the path of its field.

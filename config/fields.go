@@ -33,7 +33,7 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 	case "HttpHeader.env_name":
 		return "a header from the environment of the control plane", "write the value"
 	case "L4MatchAttributes.source_subnet":
-		return "a match by the client's address", "match sourceLabels or sourceNamespace instead"
+		return "Istio accepts it and ignores it", "match sourceLabels or sourceNamespace instead"
 	case "MetricSelector.custom_metric":
 		return "a metric that Istio does not have", "write metric with one of Istio's, such as REQUEST_COUNT"
 	case "OpenTelemetryTracingProvider.dynatrace_sampler", "ResourceDetectors.dynatrace":
@@ -50,13 +50,19 @@ func unsupportedField(fd protoreflect.FieldDescriptor) (what, todo string) {
 	return "", ""
 }
 
-// withoutEffect says why a field means nothing, here and in Istio. Empty for other fields.
+// withoutEffect says why a field means nothing. Empty for other fields.
 func withoutEffect(fd protoreflect.FieldDescriptor) string {
 	switch fieldName(fd) {
 	case "ProxyConfig.image":
 		return "Envoy is a program of the machine, not an image"
 	case "Server.default_endpoint":
 		return "a gateway sends requests where its routes say"
+	case "ProxyHeaders.metadata_exchange_headers":
+		return "proxies never send these headers"
+	case "Metrics.reporting_interval":
+		return "proxies count connections when they open and when they end"
+	case "Patch.filter_class":
+		return "the operation says where a filter is inserted, in Istio too"
 	case "SidecarPort.target_port":
 		return "the port of the application is that of defaultEndpoint"
 	}
@@ -93,11 +99,9 @@ func Difference(fd protoreflect.FieldDescriptor) string {
 	case "AuthorizationPolicy.action":
 		return "CUSTOM with the annotation istio.io/dry-run is refused"
 	case "Patch.operation":
-		return "MERGE_AND_REPLACE_LIST also works on filters; operations without effect are refused"
+		return "MERGE_AND_REPLACE_LIST also works on filters"
 	case "Patch.value":
 		return "fields and types that a stock Envoy 1.40 does not have are refused; MERGE also replaces numbers by zero"
-	case "Metrics.reporting_interval":
-		return "it has no effect: proxies count connections when they open and when they end"
 	case "ProxyConfig.environment_variables":
 		return "variables that begin with ISTIO_META_ have no effect, but for ISTIO_META_ENABLE_SELF_DISCOVERY: the agent's settings have the metadata of a node"
 	case "AccessLogging.match":
@@ -122,7 +126,7 @@ func required(fd protoreflect.FieldDescriptor) bool {
 	switch fieldName(fd) {
 	case "Destination.host", "Delegate.name", "DestinationRule.host", "Subset.name", "PortSelector.number", "HTTPCookie.name",
 		"Attribute.name", "RegexRewrite.match", "Distribute.from", "Failover.from", "Failover.to",
-		"Port.name", "Port.protocol", "ServicePort.number", "ServicePort.name", "SidecarPort.name",
+		"Port.name", "Port.protocol", "ServicePort.number", "ServicePort.name",
 		"HTTPHealthCheckConfig.port", "TCPHealthCheckConfig.port", "GrpcHealthCheckConfig.port", "HTTPHeader.name",
 		"JWTHeader.name", "ClaimToHeader.header", "ClaimToHeader.claim",
 		"ProviderRef.name", "Literal.value", "Environment.name", "RequestHeader.name", "Formatter.value",
@@ -333,8 +337,10 @@ func textRule(field string) func(string) string {
 		return checkLogFilter
 	case "TagOverride.value":
 		return checkTagValue
-	case "EnvoyExternalAuthorizationHttpProvider.path_prefix", "HttpService.path", "ZipkinTracingProvider.path":
+	case "EnvoyExternalAuthorizationHttpProvider.path_prefix", "ZipkinTracingProvider.path":
 		return checkProviderPath
+	case "HttpService.path":
+		return checkSpanPath
 	case "EnvoyExternalAuthorizationHttpProvider.status_on_error",
 		"EnvoyExternalAuthorizationGrpcProvider.status_on_error":
 		return checkProviderStatus

@@ -133,9 +133,9 @@ func meshDoc() string {
 	var b strings.Builder
 	b.WriteString(`# MeshConfig
 
-Istio's MeshConfig stands in the section ` + "`mesh`" + ` of Ashore's settings file. Every field is listed here. A field that
-is not honoured gives a warning when it is set. One that would protect something and is not honoured yet is
-refused, so that nobody relies on it. MeshNetworks is [a file of its own](tasks/networks.md).
+Istio's MeshConfig is the section ` + "`mesh`" + ` of Ashore's settings file. This page lists every field. A field without
+effect gives a warning when it is set. It is refused instead if users would rely on its protection. MeshNetworks is [a
+file of its own](tasks/networks.md).
 
 | Field | Honoured | What it does here |
 | --- | --- | --- |
@@ -146,17 +146,17 @@ refused, so that nobody relies on it. MeshNetworks is [a file of its own](tasks/
 	b.WriteString(`
 ## ProxyConfig
 
-The fields of ` + "`defaultConfig`" + ` (ProxyConfig) are settings of proxies. They can be set in four places. Each takes precedence
-over those before it, field by field; ` + "`proxyMetadata`" + ` and the fields of ` + "`proxyHeaders`" + ` are merged:
+The fields of ` + "`defaultConfig`" + ` (ProxyConfig) are settings of proxies. They can be set in four places. Each takes
+precedence over those before it, field by field; ` + "`proxyMetadata`" + ` and the fields of ` + "`proxyHeaders`" + ` are merged:
 
 1. ` + "`mesh.defaultConfig`" + `, for the whole mesh
 2. a ProxyConfig object without ` + "`selector`" + `, in the root namespace for the whole mesh, else for its namespace
 3. the annotation ` + "`proxy.istio.io/config`" + ` of a WorkloadGroup, or of its workloads in ` + "`spec.metadata.annotations`" + `
 4. a ProxyConfig object whose ` + "`selector`" + ` selects the proxy in its own namespace
 
-A ProxyConfig object has ` + "`concurrency`" + ` and ` + "`environmentVariables`" + ` (` + "`proxyMetadata`" + `) only. Of several for one place, the oldest
-applies. A change of traffic applies at once. A change of ` + "`concurrency`, `drainDuration`, `proxyMetadata`" + ` or ` + "`proxyStatsMatcher`" + `
-needs a restart of the agent, which [replaces Envoy](agent.md#upgrade-and-restart).
+A ProxyConfig object has ` + "`concurrency`" + ` and ` + "`environmentVariables`" + ` (` + "`proxyMetadata`" + `) only. Of several for one place,
+the oldest applies. Changes apply at once, except those of ` + "`concurrency`, `drainDuration`, `proxyMetadata`" + ` and
+` + "`proxyStatsMatcher`" + `: they need a restart of the agent, which [replaces Envoy](agent.md#upgrade-and-restart).
 
 | Field | Honoured | What it does here |
 | --- | --- | --- |

@@ -2,7 +2,6 @@ package config
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -31,28 +30,38 @@ func (c *checker) envoyPatch(path string, p *networking.EnvoyFilter_EnvoyConfigO
 	case p.ApplyTo == networking.EnvoyFilter_BOOTSTRAP: // refused by unsupportedValue
 	case operation == networking.EnvoyFilter_Patch_INVALID:
 		c.errorf(path+".patch.operation", "the operation is missing: write one, such as MERGE or INSERT_BEFORE")
-	case !PatchAllows(p.ApplyTo, operation):
-		c.errorf(path+".patch.operation", "%s has no effect on %s", operation, p.ApplyTo)
 	case operation != networking.EnvoyFilter_Patch_REMOVE && p.Patch.Value == nil:
 		c.errorf(path+".patch.value", "the value is missing: only REMOVE has none")
 	case len(c.problems) < MaxProblems:
 		c.patchMatch(path+".match", p)
+		if why := PatchIgnored(p); why != "" {
+			c.warnf(path, "the patch has no effect, as in Istio: %s", why)
+			return
+		}
 		c.patchValue(path+".patch.value", p)
 	}
 }
 
-// PatchAllows reports whether an operation has an effect on what a patch applies to.
-// Source: Istio, pilot/pkg/networking/core/envoyfilter.
-func PatchAllows(to networking.EnvoyFilter_ApplyTo, operation networking.EnvoyFilter_Patch_Operation) bool {
-	switch to {
+// PatchIgnored returns why a patch has no effect; empty: it has one.
+// Source: Istio, pilot/pkg/networking/core/envoyfilter, which ignores these patches.
+func PatchIgnored(p *networking.EnvoyFilter_EnvoyConfigObjectPatch) string {
+	operation, works := p.GetPatch().GetOperation(), true
+	replaces := operation == networking.EnvoyFilter_Patch_REPLACE
+	switch p.ApplyTo {
 	case networking.EnvoyFilter_ROUTE_CONFIGURATION:
-		return PatchMerges(operation)
+		works = PatchMerges(operation)
 	case networking.EnvoyFilter_EXTENSION_CONFIG:
-		return PatchInserts(operation)
+		works = PatchInserts(operation)
 	case networking.EnvoyFilter_LISTENER, networking.EnvoyFilter_CLUSTER:
-		return operation != networking.EnvoyFilter_Patch_REPLACE
+		works = !replaces
 	}
-	return true
+	switch {
+	case !works:
+		return "there is no " + operation.String() + " of " + p.ApplyTo.String()
+	case (replaces || operation == networking.EnvoyFilter_Patch_REMOVE) && PatchesFilter(p.ApplyTo) && !PatchNames(p):
+		return operation.String() + " of a filter needs its name in match"
+	}
+	return ""
 }
 
 // PatchMerges reports whether an operation merges.
@@ -119,10 +128,6 @@ func (c *checker) patchMatch(path string, p *networking.EnvoyFilter_EnvoyConfigO
 		c.warnf(path+".listener.portName", "this field has no effect, as in Istio: write portNumber")
 	}
 	c.filterMatch(path+".listener.filterChain.filter", p)
-	removes := []networking.EnvoyFilter_Patch_Operation{networking.EnvoyFilter_Patch_REMOVE, networking.EnvoyFilter_Patch_REPLACE}
-	if PatchesFilter(p.ApplyTo) && slices.Contains(removes, p.Patch.Operation) && !PatchNames(p) {
-		c.errorf(path, "%s of a filter needs its name: without one nothing would change", p.Patch.Operation)
-	}
 }
 
 // filterMatch checks the names of filters in a match.

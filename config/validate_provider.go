@@ -202,6 +202,14 @@ func checkProviderPath(path string) string {
 	return ""
 }
 
+// checkSpanPath is the rule for where spans are sent to. The first slash may be missing, as in Istio.
+func checkSpanPath(path string) string {
+	if path != "" && path[0] != '/' {
+		path = "/" + path
+	}
+	return checkProviderPath(path)
+}
+
 // checkProviderStatus is the rule for the status of requests when the provider cannot be reached.
 func checkProviderStatus(status string) string {
 	if n, err := strconv.Atoi(status); err != nil || n < 200 || n > 599 || http.StatusText(n) == "" {

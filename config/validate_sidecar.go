@@ -32,17 +32,17 @@ func (c *checker) sidecar(s *networking.Sidecar) {
 // ingress checks one inbound listener.
 func (c *checker) ingress(path string, l *networking.IstioIngressListener) {
 	if l.Port == nil {
-		c.errorf(path+".port", "the port is missing: write number, name and protocol")
+		c.errorf(path+".port", "the port is missing: write number and protocol")
 	} else {
 		c.sidecarPort(path+".port", l.Bind, l.Port)
-		c.why(path+".port.protocol", oneProtocol("UDP")(l.Port.Protocol))
+		c.why(path+".port.protocol", checkSidecarProtocol(l.Port.Protocol))
 	}
 	if l.Tls == nil {
 		return
 	}
 	// Clients that are not of the mesh.
 	if p := strings.ToUpper(l.GetPort().GetProtocol()); p != "HTTPS" && p != "TLS" {
-		c.errorf(path+".tls", "protocol %s is without TLS: choose HTTPS or TLS, or remove tls", p)
+		c.errorf(path+".tls", "protocol %s is without TLS: choose HTTPS or TLS, or remove tls", quote(p))
 	}
 	if l.Tls.HttpsRedirect {
 		c.errorf(path+".tls.httpsRedirect", "only a gateway can redirect to HTTPS")
@@ -68,6 +68,15 @@ func (c *checker) sidecarPort(path, bind string, p *networking.SidecarPort) {
 		c.warnf(path+".number", "redirected connections arrive at port %d, unless mesh.proxyListenPort and mesh.proxyInboundListenPort "+
 			"are others: proxies that take such connections leave this listener out; choose another port", p.Number)
 	}
+}
+
+// checkSidecarProtocol is the rule for the protocol of a port. Without one, the first bytes of a
+// connection decide.
+func checkSidecarProtocol(name string) string {
+	if name == "" {
+		return ""
+	}
+	return oneProtocol("UDP")(name)
 }
 
 // httpProxy is the protocol of an egress port to which clients send requests for absolute URLs.
@@ -142,7 +151,7 @@ func (c *checker) egress(path string, l *networking.IstioEgressListener) {
 			c.sidecarPort(path+".port", l.Bind, l.Port)
 		}
 		if unix || !strings.EqualFold(l.Port.Protocol, httpProxy) {
-			c.why(path+".port.protocol", oneProtocol("UDP")(l.Port.Protocol))
+			c.why(path+".port.protocol", checkSidecarProtocol(l.Port.Protocol))
 		}
 	}
 	if len(l.Hosts) == 0 {

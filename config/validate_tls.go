@@ -60,6 +60,13 @@ func (c *checker) refuse(path string, fields []string, why string) {
 	}
 }
 
+// ignored warns of fields of the message at path that have no effect, as in Istio.
+func (c *checker) ignored(path string, fields []string, why string) {
+	for _, f := range fields {
+		c.warnf(path+"."+f, "this has no effect, because %s", why)
+	}
+}
+
 // serverTLS checks how a server ends TLS, or passes it on.
 func (c *checker) serverTLS(path string, t *networking.ServerTLSSettings) {
 	own := []string{"serverCertificate", "privateKey", "tlsCertificates", "credentialName", "credentialNames"}
@@ -123,10 +130,16 @@ func (c *checker) secrets(path string, t *networking.ServerTLSSettings) {
 			"only a Gateway can name a secret: name files by serverCertificate, privateKey and caCertificates")
 	}
 	if fromSecrets(t) {
-		c.refuse(path, present(t, "serverCertificate", "privateKey", "tlsCertificates"), inSecret)
+		c.refuse(path, present(t, "tlsCertificates"), inSecret)
+		if t.ServerCertificate != "" && t.PrivateKey != "" {
+			c.errorf(path, "only one of credentialName and serverCertificate with privateKey can be set")
+		} else {
+			c.ignored(path, present(t, "serverCertificate", "privateKey"), inSecret)
+		}
 	}
 	if t.Mode != networking.ServerTLSSettings_SIMPLE && (fromSecrets(t) || t.CaCertCredentialName != "") {
-		c.refuse(path, present(t, "caCertificates", "caCrl"), inSecret)
+		c.ignored(path, present(t, "caCertificates"), inSecret)
+		c.refuse(path, present(t, "caCrl"), inSecret)
 	}
 	if t.CredentialName != "" && len(t.CredentialNames) > 0 {
 		c.errorf(path+".credentialNames", "only one of credentialName and credentialNames can be set")

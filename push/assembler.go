@@ -132,17 +132,17 @@ func (l *loop) run(ctx context.Context) {
 			if noticed.IsZero() {
 				noticed = now
 			}
-			dirty, since = true, earlier(since, noticed)
+			dirty, since = true, feed.Earlier(since, noticed)
 		}
 		l.wantKeys()
 		l.save()
 		wake := l.nextExpiry()
 		if l.exporter != nil {
-			wake = earlier(wake, l.exporter.publish(l.waiting(), now))
+			wake = feed.Earlier(wake, l.exporter.publish(l.waiting(), now))
 		}
 		if dirty && l.ready() {
 			if next := built.Add(l.cfg.Gap); now.Before(next) {
-				wake = earlier(wake, next)
+				wake = feed.Earlier(wake, next)
 			} else {
 				l.build(since)
 				dirty, since, built = false, time.Time{}, time.Now()

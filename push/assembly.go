@@ -86,15 +86,7 @@ func (a *assembly) expire(now time.Time) {
 // nextExpiry returns when to call expire next. Zero if it need not be called before the next
 // change.
 func (a *assembly) nextExpiry() time.Time {
-	return earlier(a.objects.NextExpiry(), a.services.NextExpiry())
-}
-
-// earlier returns the earlier of two times. Zero stands for never.
-func earlier(s, t time.Time) time.Time {
-	if s.IsZero() || !t.IsZero() && t.Before(s) {
-		return t
-	}
-	return s
+	return feed.Earlier(a.objects.NextExpiry(), a.services.NextExpiry())
 }
 
 // acceptRemovals removes the retained items of a source, and returns their number.

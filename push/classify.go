@@ -26,10 +26,10 @@ func (c *Context) Classify(n Node) Facets {
 		Probe:        n.Probe,
 		Application:  n.Application,
 
-		PeerAuthentication:    c.policiesFor(c.peers, config.PeerAuthentication, n),
-		RequestAuthentication: c.policiesFor(c.requests, config.RequestAuthentication, n),
-		AuthorizationPolicy:   c.policiesFor(c.authorization, config.AuthorizationPolicy, n),
-		Telemetry:             c.byLevel(c.telemetry, config.Telemetry, n),
+		PeerAuthentication:    c.policiesFor(config.PeerAuthentication, n),
+		RequestAuthentication: c.policiesFor(config.RequestAuthentication, n),
+		AuthorizationPolicy:   c.policiesFor(config.AuthorizationPolicy, n),
+		Telemetry:             c.byLevel(config.Telemetry, n),
 		Patches:               c.patchesFor(n),
 	}
 	settings := c.settingsFor(n)

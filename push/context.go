@@ -1,6 +1,7 @@
 package push
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -51,8 +52,8 @@ type Context struct {
 	workloads workloadIndex
 	entries   workloadEntries
 
-	peers, requests, authorization, telemetry, proxyConfigs, filters, extensions policies
-	identities                                                                   identities
+	identities identities
+	policies   map[config.Kind]policies // not changed after Build
 
 	networkGateways *intern.List[networkGateway]
 
@@ -67,7 +68,8 @@ func Build(prev *Context, in Inputs) *Context {
 		prev = &Context{tables: newTables()}
 	}
 	c := *prev
-	c.in = in
+	c.in, c.policies = in, map[config.Kind]policies{}
+	maps.Copy(c.policies, prev.policies)
 	for ch := range in.Objects.Diff(prev.in.Objects) {
 		c.index(ch)
 	}
@@ -116,20 +118,9 @@ func (c *Context) index(ch pmap.Change[config.Key, *config.Object]) {
 		c.gateways.byKey = set(c.gateways.byKey, ch.Key, ch.New)
 	case config.WorkloadEntry:
 		c.entries = c.entries.with(ch.Old, ch.New)
-	case config.PeerAuthentication:
-		c.peers.byKey = set(c.peers.byKey, ch.Key, ch.New)
-	case config.RequestAuthentication:
-		c.requests.byKey = set(c.requests.byKey, ch.Key, ch.New)
-	case config.AuthorizationPolicy:
-		c.authorization.byKey = set(c.authorization.byKey, ch.Key, ch.New)
-	case config.Telemetry:
-		c.telemetry.byKey = set(c.telemetry.byKey, ch.Key, ch.New)
-	case config.TrafficExtension:
-		c.extensions.byKey = set(c.extensions.byKey, ch.Key, ch.New)
-	case config.ProxyConfig:
-		c.proxyConfigs.byKey = set(c.proxyConfigs.byKey, ch.Key, ch.New)
-	case config.EnvoyFilter:
-		c.filters.byKey = set(c.filters.byKey, ch.Key, ch.New)
+	case config.PeerAuthentication, config.RequestAuthentication, config.AuthorizationPolicy, config.Telemetry,
+		config.ProxyConfig, config.TrafficExtension, config.EnvoyFilter:
+		c.policies[ch.Key.Kind] = policies{ch.Key.Kind, set(c.policies[ch.Key.Kind].byKey, ch.Key, ch.New)}
 	}
 }
 

@@ -87,7 +87,7 @@ func newRuleView(in ruleViewIn) *ruleView {
 			v.namespacesWithOwnView[k.Namespace] = true
 			continue
 		}
-		addNamespacesWithOwnView(v.namespacesWithOwnView, v.exportTo(o), nil, k.Namespace)
+		addNamespacesWithOwnView(v.namespacesWithOwnView, v.exportTo(o), k.Namespace)
 		// A public rule in its service's namespace applies to all clients. A rule for a wildcard
 		// also applies to services of other namespaces, for clients in its own.
 		_, hasService := in.services.Get(registry.Key{Host: k.Host, Namespace: k.Namespace})

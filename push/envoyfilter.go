@@ -71,7 +71,7 @@ type filterViewIn struct {
 // Source: Istio, pilot/pkg/model, PushContext.EnvoyFilters.
 func newFilterView(in filterViewIn) *filterView {
 	all := func(map[string]string) bool { return true }
-	filters := in.filters.matching(config.EnvoyFilter, in.namespace, in.root, all)
+	filters := in.filters.matching(in.namespace, in.root, all)
 	rank := func(o *config.Object) int {
 		if o.Namespace == in.root {
 			return 0
@@ -83,7 +83,7 @@ func newFilterView(in filterViewIn) *filterView {
 			cmp.Compare(a.Spec.(*networking.EnvoyFilter).Priority, b.Spec.(*networking.EnvoyFilter).Priority),
 			cmp.Compare(rank(a), rank(b)))
 	})
-	scripts := in.extensions.matching(config.TrafficExtension, in.namespace, in.root, all)
+	scripts := in.extensions.matching(in.namespace, in.root, all)
 	slices.SortStableFunc(scripts, func(a, b *config.Object) int {
 		return config.CompareExtensions(a.Spec.(*extensions.TrafficExtension), b.Spec.(*extensions.TrafficExtension))
 	})
@@ -92,10 +92,11 @@ func newFilterView(in filterViewIn) *filterView {
 
 // patchesFor returns Facets.Patches.
 func (c *Context) patchesFor(n Node) *intern.List[Patch] {
-	if c.filters.byKey.Len()+c.extensions.byKey.Len() == 0 {
+	extensions, filters := c.policies[config.TrafficExtension], c.policies[config.EnvoyFilter]
+	if extensions.byKey.Len()+filters.byKey.Len() == 0 {
 		return nil
 	}
-	in := filterViewIn{c.extensions, c.filters, n.Namespace, c.in.Mesh.Config.GetRootNamespace()}
+	in := filterViewIn{extensions, filters, n.Namespace, c.in.Mesh.Config.GetRootNamespace()}
 	var out []Patch
 	for _, o := range keep(&c.cache.filters, c.tables.filterView, in).sorted {
 		if !selects(SelectorLabels(o), n.Labels) {
@@ -103,7 +104,8 @@ func (c *Context) patchesFor(n Node) *intern.List[Patch] {
 		}
 		of := c.tables.patchesOf(o)
 		for i, p := range of.ConfigPatches {
-			if inContext(p.GetMatch().GetContext(), n.Type) && c.matchesProxy(p.GetMatch().GetProxy(), n) {
+			m := p.GetMatch()
+			if config.PatchIgnored(p) == "" && inContext(m.GetContext(), n.Type) && c.matchesProxy(m.GetProxy(), n) {
 				out = append(out, Patch{o, i, of})
 			}
 		}

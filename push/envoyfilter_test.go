@@ -13,7 +13,7 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// Patches apply by priority, those of the root namespace first, then the older ones. Each one asks
+// Patches that Istio ignores are left out. The others apply by priority, those of the root namespace first, then the older ones. Each one asks
 // for a context, a version and metadata.
 func TestPatches(t *testing.T) {
 	t.Parallel()
@@ -50,6 +50,9 @@ func TestPatches(t *testing.T) {
 		dated.Created = time.Unix(int64(i), 0)
 		e.in.Objects = e.in.Objects.With(key, &dated)
 	}
+	replace := &networking.EnvoyFilter_Patch{Operation: networking.EnvoyFilter_Patch_REPLACE}
+	e.put(config.EnvoyFilter, "a", "ignored", &networking.EnvoyFilter{ConfigPatches: []*networking.EnvoyFilter_EnvoyConfigObjectPatch{
+		{ApplyTo: networking.EnvoyFilter_CLUSTER, Patch: replace}, {ApplyTo: networking.EnvoyFilter_HTTP_FILTER, Patch: replace}}})
 	c := push.Build(nil, e.in)
 	web := node("a", "10.0.0.1", "app=web")
 	web.Metadata = labelLists.Of([]push.Label{{Key: "ISTIO_VERSION", Value: "1.31.0"}, {Key: "MESH_ID", Value: "m"}})

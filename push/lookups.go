@@ -66,17 +66,13 @@ func (c *Context) ExportedTo(o *config.Object) []string {
 
 // ServiceExportedTo returns the namespaces that a service is exported to, as ExportedTo does.
 func (c *Context) ServiceExportedTo(s *registry.Service) []string {
-	return exportedTo(exportTo(s.ExportTo, c.in.Mesh.Config.GetDefaultServiceExportTo()), s.Namespace)
+	return exportedTo(c.cache.services().exportTo(s), s.Namespace)
 }
 
 // CompareRoutes orders VirtualServices by precedence: the narrower exportTo wins, then the older
 // object; ties are broken by namespace and name.
-func (c *Context) CompareRoutes(a, b *VirtualService) int {
-	rank := func(vs *VirtualService) int {
-		to := exportTo(vs.Spec.ExportTo, c.in.Mesh.Config.GetDefaultVirtualServiceExportTo())
-		return exportRank(to, vs.Object.Namespace)
-	}
-	return cmp.Or(cmp.Compare(rank(a), rank(b)), CompareAge(a.Object, b.Object))
+func CompareRoutes(a, b *VirtualService) int {
+	return cmp.Or(cmp.Compare(a.exportRank(), b.exportRank()), CompareAge(a.Object, b.Object))
 }
 
 // Destinations yields all destinations of a VirtualService and of its delegates, with the field of

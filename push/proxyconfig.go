@@ -17,10 +17,10 @@ import (
 // its labels, in this order, at most one of each. Of several objects for one level, the oldest
 // applies. Objects with a selector apply in their own namespace only.
 // Source: istio.io, Telemetry and ProxyConfig.
-func (c *Context) byLevel(x policies, kind config.Kind, n Node) *intern.List[*config.Object] {
+func (c *Context) byLevel(kind config.Kind, n Node) *intern.List[*config.Object] {
 	root := c.in.Mesh.Config.GetRootNamespace()
 	var levels [3]*config.Object
-	for _, o := range c.policiesFor(x, kind, n).Items() {
+	for _, o := range c.policiesFor(kind, n).Items() {
 		level := 0
 		switch {
 		case len(SelectorLabels(o)) > 0 && o.Namespace == n.Namespace:
@@ -51,7 +51,7 @@ type proxySettings struct{ traffic, process *mesh.ProxyConfig }
 
 // settingsFor returns Facets.ProxyConfig and Facets.AgentConfig.
 func (c *Context) settingsFor(n Node) *proxySettings {
-	in := proxyConfigIn{c.tables, c.in.Mesh, n.ProxyConfig, c.byLevel(c.proxyConfigs, config.ProxyConfig, n)}
+	in := proxyConfigIn{c.tables, c.in.Mesh, n.ProxyConfig, c.byLevel(config.ProxyConfig, n)}
 	return keep(&c.cache.proxyConfigs, c.tables.proxySettings, in)
 }
 

@@ -98,6 +98,7 @@ type VirtualService struct {
 	Contradicting []Field
 
 	own        *networking.VirtualService // without the routes of delegates
+	exportTo   []string                   // with the mesh's default
 	conditions []routeMatch               // the matches that do not apply to all clients
 }
 

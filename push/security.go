@@ -44,21 +44,20 @@ type ConnectionBounds struct {
 
 // policies is the index of the objects of one kind that select workloads, by namespace.
 type policies struct {
+	kind  config.Kind
 	byKey pmap.Map[config.Key, *config.Object]
 }
 
 // matching returns the policies of namespace and of the root namespace for whose labels selects
 // returns true, sorted by CompareAge. A policy without a selector selects every workload.
 // Source: istio.io, workload selectors of security policies.
-func (x policies) matching(
-	kind config.Kind, namespace, root string, selects func(want map[string]string) bool,
-) []*config.Object {
+func (x policies) matching(namespace, root string, selects func(want map[string]string) bool) []*config.Object {
 	if x.byKey.Len() == 0 {
 		return nil
 	}
 	var out []*config.Object
 	add := func(namespace string) {
-		for k, o := range x.byKey.From(config.Key{Kind: kind, Namespace: namespace}) {
+		for k, o := range x.byKey.From(config.Key{Kind: x.kind, Namespace: namespace}) {
 			if k.Namespace != namespace {
 				return
 			}
@@ -91,10 +90,10 @@ func SelectorLabels(o *config.Object) map[string]string {
 }
 
 // policiesFor returns the policies of one kind that select a proxy. Equal lists are one pointer.
-func (c *Context) policiesFor(x policies, kind config.Kind, n Node) *intern.List[*config.Object] {
+func (c *Context) policiesFor(kind config.Kind, n Node) *intern.List[*config.Object] {
 	root := c.in.Mesh.Config.GetRootNamespace()
 	matches := func(want map[string]string) bool { return selects(want, n.Labels) }
-	return c.tables.objects.Of(x.matching(kind, n.Namespace, root, matches))
+	return c.tables.objects.Of(c.policies[kind].matching(n.Namespace, root, matches))
 }
 
 // PeerPolicies holds all PeerAuthentications. Clients need them to know how servers accept
@@ -116,15 +115,16 @@ func (p *PeerPolicies) Of(namespace string, labels map[string]string) []*config.
 		return nil
 	}
 	matches := func(want map[string]string) bool { return registry.SelectsAll(want, labels) }
-	return p.policies.matching(config.PeerAuthentication, namespace, p.root, matches)
+	return p.policies.matching(namespace, p.root, matches)
 }
 
 // peerPolicies returns Scope.PeerAuthentications.
 func (c *Context) peerPolicies() *PeerPolicies {
-	if c.peers.byKey.Len() == 0 {
+	peers := c.policies[config.PeerAuthentication]
+	if peers.byKey.Len() == 0 {
 		return nil
 	}
-	return c.tables.peerPolicies.Get(PeerPolicies{policies: c.peers, root: c.in.Mesh.Config.GetRootNamespace()})
+	return c.tables.peerPolicies.Get(PeerPolicies{policies: peers, root: c.in.Mesh.Config.GetRootNamespace()})
 }
 
 // KeySets holds the public keys of token issuers, by URL. Immutable: the pointer is the version.

@@ -9,6 +9,7 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/internal/memo"
+	"github.com/ashore-mesh/ashore/internal/pmap"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -37,7 +38,7 @@ type tables struct {
 	listOf       *memo.Func[Destinations, Destinations]
 	merged       *memo.Func[mergeIn, DestinationRule]
 	serviceView  *memo.Func[serviceViewIn, serviceView]
-	routeView    *memo.Func[routeViewIn, routeView]
+	routeView    *memo.Func[pmap.Map[config.Key, *VirtualService], routeView]
 	ruleView     *memo.Func[ruleViewIn, ruleView]
 	serverView   *memo.Func[serverViewIn, serverView]
 	visible      *memo.Func[visibleIn, visible]

@@ -92,7 +92,7 @@ type contextCache struct {
 }
 
 func newContextCache(c *Context) *contextCache {
-	t, services, routes := c.tables, serviceViewIn{c.in.Mesh, c.in.Services}, routeViewIn{c.in.Mesh, c.virtual.byKey}
+	t, services, routes := c.tables, serviceViewIn{c.in.Mesh, c.in.Services}, c.virtual.byKey
 	rules := ruleViewIn{mesh: c.in.Mesh, rules: c.rules, services: c.in.Services, tables: c.tables}
 	return &contextCache{
 		services: sync.OnceValue(func() *serviceView { return t.serviceView.Get(services) }),

@@ -66,6 +66,7 @@ func (x virtualServices) add(o *config.Object, in Inputs) virtualServices {
 func resolveVirtualService(o *config.Object, in Inputs) *VirtualService {
 	vs := &VirtualService{Object: o, own: resolveNames(o, in.Mesh.Domain)}
 	vs.Spec = vs.own
+	vs.exportTo = exportTo(vs.own.ExportTo, in.Mesh.Config.GetDefaultVirtualServiceExportTo())
 	if slices.ContainsFunc(vs.own.Http, delegates) {
 		vs.mergeDelegates(in)
 	}
@@ -156,21 +157,13 @@ type routeView struct {
 	sorted []*VirtualService
 	// namespacesWithOwnView are the namespaces that see a VirtualService that others do not see.
 	namespacesWithOwnView map[string]bool
-	// defaultTo is the mesh's default exportTo.
-	defaultTo []string
 }
 
-type routeViewIn struct {
-	mesh  *Mesh
-	byKey pmap.Map[config.Key, *VirtualService]
-}
-
-func newRouteView(in routeViewIn) *routeView {
-	v := &routeView{namespacesWithOwnView: map[string]bool{},
-		defaultTo: in.mesh.Config.GetDefaultVirtualServiceExportTo()}
-	for _, vs := range in.byKey.All() {
+func newRouteView(byKey pmap.Map[config.Key, *VirtualService]) *routeView {
+	v := &routeView{namespacesWithOwnView: map[string]bool{}}
+	for _, vs := range byKey.All() {
 		v.sorted = append(v.sorted, vs)
-		addNamespacesWithOwnView(v.namespacesWithOwnView, vs.Spec.ExportTo, v.defaultTo, vs.Object.Namespace)
+		addNamespacesWithOwnView(v.namespacesWithOwnView, vs.exportTo, vs.Object.Namespace)
 	}
 	slices.SortFunc(v.sorted, func(a, b *VirtualService) int { return CompareAge(a.Object, b.Object) })
 	return v
@@ -182,11 +175,10 @@ func newRouteView(in routeViewIn) *routeView {
 func (v *routeView) visible(namespace string, keep func(*VirtualService) bool) []*VirtualService {
 	var private, shared, public []*VirtualService
 	for _, vs := range v.sorted {
-		to := exportTo(vs.Spec.ExportTo, v.defaultTo)
-		if !visibleTo(to, vs.Object.Namespace, namespace) || !keep(vs) {
+		if !visibleTo(vs.exportTo, vs.Object.Namespace, namespace) || !keep(vs) {
 			continue
 		}
-		switch exportRank(to, vs.Object.Namespace) {
+		switch vs.exportRank() {
 		case 0:
 			private = append(private, vs)
 		case 1:
@@ -198,13 +190,13 @@ func (v *routeView) visible(namespace string, keep func(*VirtualService) bool) [
 	return slices.Concat(private, shared, public)
 }
 
-// exportRank returns the rank of a VirtualService by its exportTo, which takes precedence over age:
-// 0 for its own namespace alone, 1 for several namespaces, 2 for all.
-func exportRank(to []string, from string) int {
-	switch {
+// exportRank returns the rank by exportTo, which takes precedence over age: 0 for its own namespace
+// alone, 1 for several namespaces, 2 for all.
+func (vs *VirtualService) exportRank() int {
+	switch to := vs.exportTo; {
 	case slices.Contains(to, "*"):
 		return 2
-	case len(to) == 1 && (to[0] == "." || to[0] == from):
+	case len(to) == 1 && (to[0] == "." || to[0] == vs.Object.Namespace):
 		return 0
 	default:
 		return 1

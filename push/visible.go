@@ -39,9 +39,10 @@ func visibleTo(to []string, from, client string) bool {
 	return false
 }
 
-// addNamespacesWithOwnView adds the namespaces that see an object of namespace from, unless all do.
-func addNamespacesWithOwnView(set map[string]bool, declared, fallback []string, from string) {
-	for _, ns := range exportedTo(exportTo(declared, fallback), from) {
+// addNamespacesWithOwnView adds the namespaces that see an object of namespace from with exportTo to,
+// unless all do.
+func addNamespacesWithOwnView(set map[string]bool, to []string, from string) {
+	for _, ns := range exportedTo(to, from) {
 		if ns != "" {
 			set[ns] = true
 		}
@@ -93,8 +94,7 @@ func newServiceView(in serviceViewIn) *serviceView {
 	v := &serviceView{in: in, namespacesWithOwnView: map[string]bool{}}
 	var before registry.Key
 	for k, s := range in.services.All() {
-		addNamespacesWithOwnView(v.namespacesWithOwnView, s.ExportTo, in.mesh.Config.GetDefaultServiceExportTo(),
-			k.Namespace)
+		addNamespacesWithOwnView(v.namespacesWithOwnView, v.exportTo(s), k.Namespace)
 		if k.Host == before.Host && before.Namespace != "" {
 			// One host in two namespaces: each prefers its own service.
 			v.namespacesWithOwnView[before.Namespace], v.namespacesWithOwnView[k.Namespace] = true, true
@@ -150,7 +150,11 @@ func (v *serviceView) of(host string) iter.Seq[*registry.Service] {
 
 // sees reports whether s is exported to namespace.
 func (v *serviceView) sees(namespace string, s *registry.Service) bool {
-	return visibleTo(exportTo(s.ExportTo, v.in.mesh.Config.GetDefaultServiceExportTo()), s.Namespace, namespace)
+	return visibleTo(v.exportTo(s), s.Namespace, namespace)
+}
+
+func (v *serviceView) exportTo(s *registry.Service) []string {
+	return exportTo(s.ExportTo, v.in.mesh.Config.GetDefaultServiceExportTo())
 }
 
 // prefer reports whether namespace uses s rather than other, which has the same host.

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/url"
-	"slices"
 	"strings"
-	"time"
 
 	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -151,8 +149,6 @@ func (s *Server) debugText(question string) (text []byte, err error) {
 			proxies = append(proxies, one)
 		}
 		return json.Marshal(proxies)
-	case "connections":
-		return json.Marshal(s.connections())
 	case "config_dump":
 		dump, err := s.configDump(u.Query().Get("proxyID"), u.Query().Has("include_eds"))
 		if err != nil {
@@ -160,25 +156,8 @@ func (s *Server) debugText(question string) (text []byte, err error) {
 		}
 		return protojson.Marshal(dump)
 	}
-	return nil, status.Errorf(codes.Unimplemented, "there is no debug info %q: syncz, connections and "+
+	return nil, status.Errorf(codes.Unimplemented, "there is no debug info %q: syncz and "+
 		"config_dump?proxyID=PROXY are known", u.Path)
-}
-
-// connections are the streams, with the names of Istio's AdsClients.
-func (s *Server) connections() any {
-	type client struct {
-		ConnectionID string    `json:"connectionId"`
-		ConnectedAt  time.Time `json:"connectedAt"`
-		Address      string    `json:"address"`
-	}
-	clients := []client{}
-	for _, st := range s.all() {
-		clients = append(clients, client{st.proxy.ID, st.since, st.peer})
-	}
-	slices.SortFunc(clients, func(a, b client) int {
-		return cmp.Or(strings.Compare(a.ConnectionID, b.ConnectionID), a.ConnectedAt.Compare(b.ConnectedAt))
-	})
-	return map[string]any{"totalClients": len(clients), "clients": clients}
 }
 
 // clientConfigs are the proxies with the state of each type.

@@ -121,8 +121,7 @@ func TestIstioctl(t *testing.T) {
 	}
 
 	for name, want := range map[string]string{
-		"syncz":       `"configStatus":"STALE"`,
-		"connections": `"totalClients":1`,
+		"syncz": `"configStatus":"STALE"`,
 		"config_dump?include_eds&proxyID=" + c.Node.Id: "EndpointsConfigDump",
 	} {
 		r, err := question(t, p, &istioctl, "istio.io/debug", name)

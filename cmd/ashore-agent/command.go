@@ -127,7 +127,7 @@ func (p *program) runAgent(ctx context.Context, f *flags) error {
 }
 
 func (p *program) versionCommand() *cobra.Command {
-	return command("version", "Print which build this is", "", "", func(context.Context) error {
+	return command("version", "Print the version", "", "", func(context.Context) error {
 		return p.say("ashore-agent %s", build.Read())
 	})
 }

@@ -29,10 +29,11 @@ func stateFolder(flag string) (string, error) {
 	return state, err
 }
 
-const leaveLong = `leave makes the workload leave the mesh: its agent leaves the endpoints, drains and ends, and its key and
-certificate are removed from this machine. On a machine whose units run the workload it removes the interception rules, stops and
-disables the units, and leaves nothing behind. The certificate stays valid until it ends; for a machine that is not
-trusted any more use "ashorectl workload revoke" on the control plane.`
+const leaveLong = `leave removes the workload from the mesh. Callers stop using it, its agent and Envoy drain and end, and its key
+and certificate are deleted from this machine. Interception rules and units of systemd are removed too.
+
+The certificate stays valid until it expires. For a machine that you do not trust, run "ashorectl workload revoke" on
+the control plane.`
 
 const leaveExample = `  ashore-agent leave
   ashore-agent leave --yes --state /var/lib/ashore-agent/web-1.shop`

@@ -16,7 +16,7 @@ import (
 var errNotWell = errors.New("")
 
 const statusLong = `status shows the state of the workloads of this machine: identity, agent, Envoy, units.
-Exit code 0: all is well; 1: something is to be done.`
+Exit code 0: everything works; 1: something has to be done.`
 
 const statusExample = `  ashore-agent status
   ashore-agent status --state /var/lib/ashore-agent/web-1.shop -o json
@@ -26,7 +26,7 @@ const statusExample = `  ashore-agent status
 
 func (p *program) statusCommand() *cobra.Command {
 	var state, output string
-	cmd := command("status", "Show what is well and what is not, and what to do", statusLong, statusExample,
+	cmd := command("status", "Show the state of all parts, and what to do", statusLong, statusExample,
 		func(ctx context.Context) error {
 			if output != "text" && output != "json" {
 				return usage(fmt.Errorf("--output %q is not known; want text or json", output))

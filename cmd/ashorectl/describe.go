@@ -154,5 +154,5 @@ func (d appliedDescription) text() string {
 		workloads.add(strings.Join(w.At, ", "), w.MutualTLS, strings.Join(w.Policies, ", "))
 	}
 	return sections(services.String(), cmp.Or(endpoints.String(), "no endpoints\n"),
-		cmp.Or(objects.String(), "no VirtualService and no DestinationRule\n"), workloads.String(), problemTexts(d.Problems))
+		cmp.Or(objects.String(), "no VirtualService, DestinationRule or Gateway\n"), workloads.String(), problemTexts(d.Problems))
 }

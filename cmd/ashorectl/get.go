@@ -59,7 +59,7 @@ func (t *tool) getCommand() *cobra.Command {
 		ValidArgsFunction: t.kindAndName(false, "services", "endpoints"),
 	}
 	cmd.Flags().StringVarP(&q.namespace, "namespace", "n", "", "only this namespace (default: all)")
-	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "all namespaces, whatever -n says")
+	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "all namespaces; overrides -n")
 	cmd.Flags().BoolVar(&q.store, "store", false, "show the objects of the store, active or not")
 	return cmd
 }

@@ -15,7 +15,7 @@ func initCommand(f *settings.Flags) *cobra.Command {
 		Short: "Create the store and the root certificate of a control plane",
 		Long: `Create the store and the root certificate of a control plane in the state folder, as the user that runs it,
 and with store.kind consul the store in Consul. What exists is kept: for a further replica of a shared store,
-only its state folder is created. The packages run this when they are installed first.
+only its state folder is created. The package runs this when it is first installed.
 
 Exit codes: 0 everything exists now; 1 it could not be created; 2 wrong usage or settings.`,
 		Example: `  runuser -u ashore -- ashored init

@@ -1,5 +1,5 @@
-// Command ashored is the control plane: it reads configuration, builds what every proxy is to have,
-// and serves it over xDS.
+// Command ashored is the control plane: it reads configuration and services, and configures Envoys
+// over xDS.
 package main
 
 import (

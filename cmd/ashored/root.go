@@ -20,12 +20,11 @@ func newRoot(logging func(hclog.Logger)) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ashored",
 		Short: "The control plane of an Ashore mesh",
-		Long: `ashored reads Istio's configuration API from folders of YAML, servers of MCP and its own store, and services
-from Consul too; it builds what every proxy is to have, and serves it to Envoy over xDS, on port 15012 with
-TLS. It is the mesh's certificate authority too.
+		Long: `ashored reads Istio's configuration API from folders of YAML, its own store and MCP servers, and services
+from Consul. It serves Envoys over xDS, on port 15012 with TLS, and is the certificate authority of the mesh.
 
-Settings come from one file, --config; see docs/settings.md. With --dev no file is needed: ashored
-serves the folder --files as plaintext xDS on 127.0.0.1:15010, and keeps its state in the folder .ashore.
+Settings come from the file --config; see docs/settings.md. With --dev no file is needed: ashored serves the
+folder --files as plaintext xDS on 127.0.0.1:15010, and keeps its state in the folder .ashore.
 
 Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong usage or settings.`,
 		Example: `  ashored --config /etc/ashore/ashored.yaml
@@ -50,7 +49,7 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
 	all := cmd.PersistentFlags()
 	all.StringVar(&f.File, "config", "", "settings `file` (default "+settings.DefaultFile+"; with --dev none)")
 	all.StringArrayVar(&f.Set, "set", nil,
-		"a `setting=value` in place of the file's, such as log.level=debug; may be repeated")
+		"a `setting=value` that overrides the file, such as log.level=debug; may be repeated")
 	cmd.Flags().BoolVar(&f.Dev, "dev", false, "development: plaintext xDS on loopback, no settings file needed")
 	cmd.Flags().StringVar(&f.Files, "files", "", "with --dev: `folder` of configuration to serve")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })

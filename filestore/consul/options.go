@@ -3,7 +3,6 @@ package consul
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"path"
 	"strings"
 	"time"
@@ -54,11 +53,7 @@ func (c *Config) defaults() error {
 	c.Patience = cmp.Or(c.Patience, 5*time.Second)
 	c.HistoryBytes = cmp.Or(c.HistoryBytes, 64<<20)
 	c.CompactEntries = cmp.Or(c.CompactEntries, 4096)
-	var errs []error
-	c.Options.Check(func(option, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s: %s", option, fmt.Sprintf(format, args...)))
-	})
-	return errors.Join(errs...)
+	return consulhttp.Checked(c.Options.Check)
 }
 
 // place names where the keys are.

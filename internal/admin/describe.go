@@ -13,7 +13,8 @@ type DescribeQuery struct {
 type Description struct {
 	// Services are the service, or the services that the workload serves, with its endpoints.
 	Services []Service `json:"services"`
-	// Objects are the VirtualServices and DestinationRules of the services.
+	// Objects are the VirtualServices and DestinationRules of the services. A gateway has its Gateways,
+	// and their VirtualServices, too.
 	Objects []AppliedObject `json:"objects"`
 	// Workloads has what applies to the workloads and their ports. Equal ones are one.
 	Workloads []WorkloadPolicies `json:"workloads"`

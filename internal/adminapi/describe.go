@@ -52,6 +52,9 @@ func (a *API) Describe(ctx context.Context, q admin.DescribeQuery) (admin.Descri
 		}
 		out.Objects = append(out.Objects, appliedObjects(c, host)...)
 	}
+	if len(targets) > 0 && targets[0].Type == push.Router {
+		out.Objects = append(out.Objects, gatewayObjects(c.Scope(c.Classify(targets[0].Node())))...)
+	}
 	out.Workloads = workloadPolicies(c, targets)
 	return out, nil
 }
@@ -65,6 +68,9 @@ func (a *API) workloadTargets(c *push.Context, name string) []authz.Target {
 		}
 		for _, ip := range p.Node.IPs.Items() {
 			if found := authz.Targets(c, ip.String(), 0); len(found) > 0 {
+				for i := range found {
+					found[i].Type = p.Node.Type
+				}
 				return found
 			}
 		}
@@ -120,6 +126,19 @@ func appliedObjects(c *push.Context, host string) (out []admin.AppliedObject) {
 	return out
 }
 
+// gatewayObjects returns the Gateways of a proxy, each with its VirtualServices.
+func gatewayObjects(sc *push.Scope) (out []admin.AppliedObject) {
+	for _, g := range sc.Gateways.Items() {
+		out = append(out, admin.AppliedObject{Place: placeOf(g.Gateway),
+			Effect: fmt.Sprintf("serves %s at port %d, hosts: %s", g.Server.Port.Protocol, g.Port, strings.Join(g.Server.Hosts, ", "))})
+		for _, vs := range g.Routes.Items() {
+			out = append(out, admin.AppliedObject{Place: placeOf(vs.Object),
+				Effect: fmt.Sprintf("routes requests for %s at port %d", strings.Join(vs.Spec.Hosts, ", "), g.Port)})
+		}
+	}
+	return out
+}
+
 // ruleEffect is what a DestinationRule sets: its TLS mode and subsets.
 func ruleEffect(o *config.Object) string {
 	spec := o.Spec.(*networking.DestinationRule)
@@ -146,7 +165,11 @@ func workloadPolicies(c *push.Context, targets []authz.Target) []admin.WorkloadP
 		if t.Port != 0 {
 			at = fmt.Sprintf("%s:%d", at, t.Port)
 		}
-		one := admin.WorkloadPolicies{At: []string{at}, MutualTLS: peerMode(sc, t.Port), Policies: []string{}}
+		mode := peerMode(sc, t.Port)
+		if t.Type == push.Router {
+			mode = "as its Gateways say"
+		}
+		one := admin.WorkloadPolicies{At: []string{at}, MutualTLS: mode, Policies: []string{}}
 		for _, list := range [][]*config.Object{sc.AuthorizationPolicy.Items(), sc.RequestAuthentication.Items(),
 			sc.Telemetry.Items()} {
 			for _, o := range list {

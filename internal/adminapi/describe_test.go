@@ -57,6 +57,11 @@ apiVersion: networking.istio.io/v1alpha3
 kind: EnvoyFilter
 metadata: {name: patch, namespace: shop}
 spec: {configPatches: [{applyTo: CLUSTER, patch: {operation: MERGE, value: {alt_stat_name: x}}}, {applyTo: CLUSTER, patch: {operation: MERGE, value: {alt_stat_name: y}}}]}
+`, `
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: gw, namespace: shop}
+spec: {selector: {app: gateway}, servers: [{port: {number: 8080, name: http, protocol: HTTP}, hosts: ["*"]}]}
 `)
 	a.Assembler, a.Entries = supplied{in: a.Published().Inputs()}, noEntries
 	policies := []string{"AuthorizationPolicy shop/readers", "EnvoyFilter shop/patch"}
@@ -97,6 +102,17 @@ spec: {configPatches: [{applyTo: CLUSTER, patch: {operation: MERGE, value: {alt_
 	if d := cmp.Diff([]admin.WorkloadPolicies{{At: []string{"shop/client.shop"}, MutualTLS: mode, Policies: policies}},
 		got.Workloads); err != nil || d != "" || len(got.Services) != 0 {
 		t.Errorf("a proxy without services: %+v, %v", got, err)
+	}
+	a.Connected = func() []xds.ProxyStatus {
+		labels := new(intern.Lists[push.Label]).Of([]push.Label{{Key: "app", Value: "gateway"}})
+		return []xds.ProxyStatus{{ID: "gw", Node: push.Node{Type: push.Router, ID: "gw.shop", Namespace: "shop", Labels: labels}}}
+	}
+	got, err = a.Describe(t.Context(), admin.DescribeQuery{Workload: "gw.shop"})
+	if d := cmp.Diff([]admin.AppliedObject{
+		{Place: place("Gateway shop/gw", 32), Effect: "serves HTTP at port 8080, hosts: *"},
+		{Place: place("VirtualService shop/api", 8), Effect: "routes requests for api.example at port 8080"},
+	}, got.Objects); err != nil || d != "" || got.Workloads[0].MutualTLS != "as its Gateways say" {
+		t.Errorf("a gateway: %+v, %v\n%s", got, err, d)
 	}
 	for _, q := range []admin.DescribeQuery{{Service: "x.example"}, {Workload: "shop/x"}} {
 		if _, err := a.Describe(t.Context(), q); !errors.Is(err, admin.ErrNotFound) {

@@ -1,6 +1,7 @@
 package consulhttp
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -58,6 +59,15 @@ func CheckAddress(address string, t TLS, wrong func(option, format string, args 
 	if (t.CertFile == "") != (t.KeyFile == "") {
 		wrong("tls", "certFile and keyFile belong together: set both or neither")
 	}
+}
+
+// Checked returns all problems that the check of options reports as one error.
+func Checked(check func(wrong func(option, format string, args ...any))) error {
+	var errs []error
+	check(func(option, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: %s", option, fmt.Sprintf(format, args...)))
+	})
+	return errors.Join(errs...)
 }
 
 // Exposure reports an address at which others can change responses or read the token, and a token

@@ -51,7 +51,7 @@ func (m *Merger[K, T]) retain(i *item[K, T], now time.Time) {
 	if i.due = now.Add(m.cfg.Settle); i.Mass {
 		m.retainMass(i)
 	}
-	m.nextRemoval = earlier(m.nextRemoval, i.due)
+	m.nextRemoval = Earlier(m.nextRemoval, i.due)
 	m.groupChanged(i.group)
 }
 
@@ -72,8 +72,8 @@ func (m *Merger[K, T]) retainMass(i *item[K, T]) {
 	m.groupChanged(i.group)
 }
 
-// earlier returns the earlier of two times. It ignores a time that is zero.
-func earlier(a, b time.Time) time.Time {
+// Earlier returns the earlier of two times. It ignores a time that is zero.
+func Earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
@@ -121,7 +121,7 @@ func (m *Merger[K, T]) settle(now time.Time) {
 				m.endRemoval(i)
 				continue
 			}
-			m.nextRemoval = earlier(m.nextRemoval, i.due)
+			m.nextRemoval = Earlier(m.nextRemoval, i.due)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/ashore-mesh/ashore/internal/consulhttp"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/pmap"
 	"github.com/ashore-mesh/ashore/internal/task"
@@ -91,7 +92,7 @@ func NewExporter(cfg ExporterConfig) (*Exporter, error) {
 	if cfg.Name == "" || cfg.Replica == "" || cfg.Log == nil || !cfg.Options.Export.on() {
 		return nil, errors.New("consul: an exporter needs a name, a replica, a logger and an owner")
 	}
-	if err := cfg.Options.checked(); err != nil {
+	if err := consulhttp.Checked(cfg.Options.Check); err != nil {
 		return nil, err
 	}
 	cfg.Options = cfg.Options.withDefaults()

@@ -1,7 +1,6 @@
 package consul
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -116,15 +115,6 @@ func (o Options) withDefaults() Options {
 	}
 	o.Export = o.Export.withDefaults()
 	return o
-}
-
-// checked returns all problems of o as one error.
-func (o Options) checked() error {
-	var errs []error
-	o.Check(func(option, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s: %s", option, fmt.Sprintf(format, args...)))
-	})
-	return errors.Join(errs...)
 }
 
 // Allocates reports whether Ashore allocates virtual IPs for the hosts of this source.

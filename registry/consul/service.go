@@ -70,8 +70,12 @@ func (s *syncer) watchService(ctx context.Context, c *catalog, svc *service) {
 	svc.cancel()
 	watchCtx, cancel := context.WithCancel(ctx)
 	svc.cancel = cancel
+	var delay time.Duration
+	if svc.read { // else a server that lags behind would be queried without a pause, see setOwners
+		delay = serviceGap
+	}
 	s.start(watchCtx, watch{
-		tolerate: serviceTolerate, gap: serviceGap, maxBackoff: lastBackoff,
+		delay: delay, tolerate: serviceTolerate, gap: serviceGap, maxBackoff: lastBackoff,
 		query: func(queryCtx context.Context, index uint64) (answer, func(), error) {
 			entries, a, err := s.readInstances(queryCtx, c, svc.name, index)
 			if err != nil {

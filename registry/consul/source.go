@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/ashore-mesh/ashore/internal/consulhttp"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/registry"
 )
@@ -34,7 +35,7 @@ func New(cfg Config) (*Source, error) {
 	if cfg.Name == "" || cfg.Log == nil {
 		return nil, errors.New("consul: a source needs a name and a logger")
 	}
-	if err := cfg.Options.checked(); err != nil {
+	if err := consulhttp.Checked(cfg.Options.Check); err != nil {
 		return nil, err
 	}
 	cfg.Options = cfg.Options.withDefaults()

@@ -3,6 +3,7 @@ package consul
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,6 +128,38 @@ func TestRenamedInstance(t *testing.T) {
 				r.is(d, name, name+".service.consul")
 			}
 		}
+	})
+}
+
+// A server that lags behind is not queried without a pause, although it still has an instance under its
+// former name.
+func TestLaggingServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := withWeb("dc1")
+		r := receive(t, f, Options{}, true)
+		defer r.stop()
+		d := f.dcs["dc1"]
+		time.Sleep(time.Second)
+		f.change(func() {
+			index, former := d.index, d.entries("dc1", d.of("web"))
+			d.register(1, "db")
+			f.fail = func(_, path string) *http.Response {
+				if path != "/v1/health/service/web" {
+					return nil
+				}
+				return respond(index, false, former)
+			}
+		})
+		f.received("")
+		time.Sleep(10 * time.Second)
+		if n := f.received("/v1/health/service/db"); n > 201 {
+			t.Errorf("10 s led to %d queries", n)
+		}
+		f.change(func() { f.fail = nil })
+		time.Sleep(time.Second)
+		r.is(d, "db", "db.service.consul")
+		r.is(d, "web", "web.service.consul")
 	})
 }
 

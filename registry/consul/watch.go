@@ -17,6 +17,8 @@ type watch struct {
 	report func(text string)
 	// tolerate is the number of consecutive failures that are not reported.
 	tolerate int
+	// delay is the time before the first query.
+	delay time.Duration
 	// gap is the minimum time between a response and the next query, plus gapPerItem per item.
 	gap time.Duration
 	// maxBackoff is the maximum retry delay.
@@ -31,6 +33,7 @@ const gapPerItem = 100 * time.Microsecond
 func (s *syncer) start(ctx context.Context, w watch) {
 	s.running.Go(func() {
 		var index uint64
+		task.Sleep(ctx, w.delay)
 		for failures := 0; ctx.Err() == nil; {
 			a, apply, err := w.query(ctx, index)
 			pause := w.gap + time.Duration(a.size)*gapPerItem

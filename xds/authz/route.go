@@ -97,7 +97,9 @@ func (rs Resources) virtualHost(r Request) (config string, best *routev3.Virtual
 	port := strconv.FormatUint(uint64(r.Port), 10)
 	exact := []string{r.Host + ":" + port, port, "http." + port}
 	for _, x := range rs {
-		if x.TypeURL == resource.RouteType && strings.HasPrefix(x.Name, "https."+port+".") {
+		// servers of HTTPS, and of HTTP with an address of their own
+		if x.TypeURL == resource.RouteType &&
+			(strings.HasPrefix(x.Name, "https."+port+".") || strings.HasPrefix(x.Name, "http."+port+".")) {
 			exact = append(exact, x.Name)
 		}
 	}
@@ -178,33 +180,11 @@ func (r Request) routeConditions(m *routev3.RouteMatch) []result {
 
 // hops are the destinations of a route, or the answer of the proxy itself.
 func (rs Resources) hops(r Request, route *routev3.Route) []Hop {
-	if d := route.GetDirectResponse(); d != nil {
-		reason := "the route has a direct response"
-		if route.GetName() == "block_all" {
-			reason = "nobody declared this host, and outboundTrafficPolicy is REGISTRY_ONLY: write a ServiceEntry"
-		}
-		return []Hop{{Code: d.GetStatus(), Reason: reason}}
+	if hop, ok := answer(r, route); ok {
+		return []Hop{hop}
 	}
-	if d := route.GetRedirect(); d != nil {
-		to := cmp.Or(d.GetHostRedirect(), r.Host) + cmp.Or(d.GetPathRedirect(), d.GetPrefixRewrite(), r.Path)
-		codes := map[routev3.RedirectAction_RedirectResponseCode]uint32{1: 302, 2: 303, 3: 307, 4: 308}
-		return []Hop{{Code: cmp.Or(codes[d.GetResponseCode()], 301), Reason: "a redirection to " + to}}
-	}
-	action := route.GetRoute()
-	var options []string
-	if action.GetTimeout() != nil && action.GetTimeout().AsDuration() > 0 {
-		options = append(options, "timeout "+action.GetTimeout().AsDuration().String())
-	}
-	if n := action.GetRetryPolicy().GetNumRetries().GetValue(); n > 0 {
-		options = append(options, fmt.Sprintf("retries: %d", n))
-	}
-	var fault faultv3.HTTPFault
-	route.GetTypedPerFilterConfig()["envoy.filters.http.fault"].UnmarshalTo(&fault) //nolint:errcheck // else no faults
-	if d := fault.GetDelay(); d != nil {
-		options = append(options, fmt.Sprintf("delay %s in %g %% of requests (flag DI)", d.GetFixedDelay().AsDuration(),
-			percent(d.GetPercentage())))
-	}
-	base := Hop{Options: strings.Join(options, ", "), Path: rewritten(r.Path, route),
+	action, fault := route.GetRoute(), faultsOf(route)
+	base := Hop{Options: options(action, fault), Path: rewritten(r.Path, route),
 		Host: cmp.Or(action.GetHostRewriteLiteral(), r.Host)}
 	to := func(cluster, host string, weight uint32) Hop {
 		hop := base
@@ -226,16 +206,56 @@ func (rs Resources) hops(r Request, route *routev3.Route) []Hop {
 	if len(list) == 0 {
 		return append(out, to(action.GetCluster(), "", 100))
 	}
-	var total uint32
+	var total uint64
 	for _, w := range list {
-		total += w.GetWeight().GetValue()
+		total += uint64(w.GetWeight().GetValue())
 	}
 	for _, w := range list {
 		if n := w.GetWeight().GetValue(); n > 0 {
-			out = append(out, to(w.GetName(), w.GetHostRewriteLiteral(), n*100/total))
+			out = append(out, to(w.GetName(), w.GetHostRewriteLiteral(), uint32(uint64(n)*100/total)))
 		}
 	}
 	return out
+}
+
+// answer is what the proxy itself returns; false: the route has destinations.
+func answer(r Request, route *routev3.Route) (Hop, bool) {
+	if d := route.GetDirectResponse(); d != nil {
+		reason := "the route has a direct response"
+		if route.GetName() == "block_all" {
+			reason = "nobody declared this host, and outboundTrafficPolicy is REGISTRY_ONLY: write a ServiceEntry"
+		}
+		return Hop{Code: d.GetStatus(), Reason: reason}, true
+	}
+	if d := route.GetRedirect(); d != nil {
+		to := cmp.Or(d.GetHostRedirect(), r.Host) + cmp.Or(d.GetPathRedirect(), d.GetPrefixRewrite(), r.Path)
+		codes := map[routev3.RedirectAction_RedirectResponseCode]uint32{1: 302, 2: 303, 3: 307, 4: 308}
+		return Hop{Code: cmp.Or(codes[d.GetResponseCode()], 301), Reason: "a redirection to " + to}, true
+	}
+	return Hop{}, false
+}
+
+// faultsOf are the faults that a route injects; the zero value: none.
+func faultsOf(route *routev3.Route) *faultv3.HTTPFault {
+	fault := &faultv3.HTTPFault{}
+	route.GetTypedPerFilterConfig()["envoy.filters.http.fault"].UnmarshalTo(fault) //nolint:errcheck // else no faults
+	return fault
+}
+
+// options are Hop.Options.
+func options(action *routev3.RouteAction, fault *faultv3.HTTPFault) string {
+	var out []string
+	if t := action.GetTimeout().AsDuration(); t > 0 {
+		out = append(out, "timeout "+t.String())
+	}
+	if n := action.GetRetryPolicy().GetNumRetries().GetValue(); n > 0 {
+		out = append(out, fmt.Sprintf("retries: %d", n))
+	}
+	if d := fault.GetDelay(); d != nil {
+		out = append(out, fmt.Sprintf("delay %s in %g %% of requests (flag DI)", d.GetFixedDelay().AsDuration(),
+			percent(d.GetPercentage())))
+	}
+	return strings.Join(out, ", ")
 }
 
 // percent is a share of requests in percent.

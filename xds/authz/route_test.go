@@ -248,6 +248,7 @@ spec:
   selector: {app: gateway}
   servers:
   - {port: {number: 8080, name: http, protocol: HTTP}, hosts: ["*"]}
+  - {port: {number: 8082, name: bound, protocol: HTTP}, bind: 10.0.0.9, hosts: ["*"]}
   - {port: {number: 8081, name: http2, protocol: HTTP}, hosts: [web.example], tls: {httpsRedirect: true}}
   - {port: {number: 443, name: https, protocol: HTTPS}, hosts: ["*.example"], tls: {mode: SIMPLE, serverCertificate: /c.pem, privateKey: /k.pem}}
 ---
@@ -257,8 +258,8 @@ metadata: {name: web, namespace: shop}
 spec: {hosts: [web.example], gateways: [gw], http: [{route: [{destination: {host: web.example, port: {number: 80}}}]}]}
 `
 	rs := sent(t, push.Router, gateway)
-	for port, want := range map[uint32]Hop{8080: {Cluster: "outbound|80||web.example"}, 443: {Cluster: "outbound|80||web.example"},
-		8081: {Code: 301}} {
+	web := Hop{Cluster: "outbound|80||web.example"}
+	for port, want := range map[uint32]Hop{8080: web, 8082: web, 443: web, 8081: {Code: 301}} {
 		got := rs.Route(Request{Host: "web.example", Port: port, Method: "GET", Path: "/"})
 		if len(got) != 1 || got[0].Cluster != want.Cluster || got[0].Code != want.Code {
 			t.Errorf("port %d: got %+v, want %+v", port, got, want)

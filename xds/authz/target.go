@@ -73,12 +73,15 @@ type Target struct {
 	// Host is that of the service, one of them if there are several; empty: it serves none.
 	Host string
 
+	// Type is that of its proxy: a gateway is a push.Router.
+	Type push.NodeType
+
 	labels map[string]string
 }
 
 // TargetOf is a proxy, with no port.
 func TargetOf(n push.Node) Target {
-	t := Target{Namespace: n.Namespace, Workload: n.ID, labels: map[string]string{}}
+	t := Target{Namespace: n.Namespace, Workload: n.ID, Type: n.Type, labels: map[string]string{}}
 	for _, l := range n.Labels.Items() {
 		t.labels[l.Key] = l.Value
 	}
@@ -98,7 +101,7 @@ func (t Target) Node() push.Node {
 		labels = append(labels, push.Label{Key: k, Value: v})
 	}
 	slices.SortFunc(labels, func(a, b push.Label) int { return cmp.Compare(a.Key, b.Key) })
-	n := push.Node{Namespace: t.Namespace, Labels: new(intern.Lists[push.Label]).Of(labels)}
+	n := push.Node{Type: t.Type, Namespace: t.Namespace, Labels: new(intern.Lists[push.Label]).Of(labels)}
 	if a, err := netip.ParseAddr(t.Address); err == nil {
 		n.IPs = new(intern.Lists[netip.Addr]).Of([]netip.Addr{a})
 	}

@@ -134,6 +134,7 @@ spec:
 }
 
 // Requests for unknown hosts go out by TLS if the mesh says so. The certificate has to be that host's.
+// A port that the proxy opens for services resolves no hosts: a request for the port would go round.
 func TestUnknownHostsByTLS(t *testing.T) {
 	t.Parallel()
 	ca := harness.NewCA(t)
@@ -147,7 +148,21 @@ func TestUnknownHostsByTLS(t *testing.T) {
 	_, secure, _ := net.SplitHostPort(l.Addr().String())
 	m := harness.New(t, nil, harness.Further(unknownHosts+fmt.Sprintf(
 		"    tls: {mode: SIMPLE, caCertificates: %s}\n  proxyHttpPort: 15080\n", writeFile(t, t.TempDir(), "ca.pem", ca.PEM()))))
-	client := m.Proxy(harness.Workload{Name: "client"}).Client(15080)
+	m.Write("known.yaml", `apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: known}
+spec:
+  hosts: [known.test]
+  resolution: STATIC
+  ports: [{number: 8081, name: http, protocol: HTTP}]
+  endpoints: [{address: 127.0.0.1}]
+`)
+	p := m.Proxy(harness.Workload{Name: "client"})
+	p.Client(8081).Want(t, "the host is the port itself", harness.Request{Host: p.IP + ":8081"}, harness.Status(503))
+	if p.Stat("cluster.AllowAnyDynamicDNSCluster;.upstream_cx_total") > 0 {
+		t.Error("the proxy connected to itself")
+	}
+	client := p.Client(15080)
 	client.Want(t, "TLS to the host", harness.Request{Host: "a.localhost:" + secure}, harness.Status(200))
 	client.Want(t, "a certificate of another host", harness.Request{Host: "b.localhost:" + secure}, harness.Status(503))
 }

@@ -74,16 +74,20 @@ func TestTunnel(t *testing.T) {
 	connectProxy(t, proxyIP+":3128")
 	harness.TCPEcho(t, "target", targetIP+":7000")
 	harness.TCPEcho(t, "balancer", balancerIP+":7000")
-	m.Write("tunnel.yaml", fmt.Sprintf(`apiVersion: networking.istio.io/v1
+	service := func(name string, port, target int, address string) string {
+		return fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: ServiceEntry
-metadata: {name: proxy}
+metadata: {name: %[1]s}
 spec:
-  hosts: [proxy.test]
+  hosts: [%[1]s.test]
   resolution: STATIC
-  ports: [{number: 7001, name: tcp, targetPort: 3128}]
-  endpoints: [{address: %s}]
+  ports: [{number: %[2]d, name: tcp, targetPort: %[3]d}]
+  endpoints: [{address: %[4]s}]
 ---
-apiVersion: networking.istio.io/v1
+`, name, port, target, address)
+	}
+	m.Write("tunnel.yaml", service("proxy", 7001, 3128, proxyIP)+service("balancer", 7002, 7000, balancerIP)+
+		fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: DestinationRule
 metadata: {name: proxy}
 spec:
@@ -92,19 +96,10 @@ spec:
   trafficPolicy: {tunnel: {targetHost: %s, targetPort: 7000}}
 ---
 apiVersion: networking.istio.io/v1
-kind: ServiceEntry
-metadata: {name: balancer}
-spec:
-  hosts: [balancer.test]
-  resolution: STATIC
-  ports: [{number: 7002, name: tcp, targetPort: 7000}]
-  endpoints: [{address: %s}]
----
-apiVersion: networking.istio.io/v1
 kind: DestinationRule
 metadata: {name: balancer}
 spec: {host: balancer.test, trafficPolicy: {proxyProtocol: {version: V1}}}
-`, proxyIP, targetIP, balancerIP))
+`, targetIP))
 	inside := m.Proxy(harness.Workload{Name: "inside", Labels: "app=inside"})
 	outside := m.Proxy(harness.Workload{Name: "outside"})
 

@@ -27,7 +27,7 @@ type clusterShape struct {
 	policy    destination.Policy
 	mesh      *push.Mesh
 	router    bool
-	keepCase  bool // see keepsCase
+	proxy     proxySettings
 	families  envoy.Families
 	// upstreamPort replaces the port of the client's destination; zero: it stays. Only for
 	// byOriginal.
@@ -95,7 +95,7 @@ func (s clusterSpec) shape() clusterShape {
 	port, _ := s.service.Port(s.port)
 	shape := clusterShape{
 		discovery: s.reach().Discovery(), protocol: port.Protocol, policy: s.policy,
-		mesh: s.mesh, router: s.router, keepCase: s.keepCase, families: s.families,
+		mesh: s.mesh, router: s.router, proxy: s.proxy, families: s.families,
 	}
 	// Source: Istio, PassthroughTargetPorts
 	if shape.discovery == destination.ByOriginal && s.service.Resolution == registry.Passthrough {
@@ -188,7 +188,7 @@ func (s clusterShape) cluster() *clusterv3.Cluster {
 		c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{EdsConfig: envoy.FromADS()}
 	}
 	h := s.upstreamHTTP()
-	h.keepCase(s.keepCase)
+	s.proxy.apply(c, h)
 	applyPool(c, h, s.policy.Pool, s.mesh)
 	applyBudget(c, s.policy.Budget)
 	applyOutliers(c, h, s.policy.Outlier)

@@ -44,8 +44,7 @@ type clusterIn struct {
 	families     envoy.Families
 	// identity says that the proxy has a certificate of the mesh.
 	identity bool
-	// keepCase is keepsCase.
-	keepCase bool
+	proxy    proxySettings
 	// resolvesUnknown is destination.ResolvesUnknown.
 	resolvesUnknown bool
 	// endpoints are those of destinations.Index.DNS, in that order; nil: there are none, and the rest
@@ -66,7 +65,7 @@ func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 	index := g.indexes.Of(sc)
 	in := clusterIn{
 		generator: g, destinations: sc.Destinations, mesh: sc.Mesh, router: sc.Type == push.Router,
-		interception: sc.Interception, families: envoy.FamiliesOf(sc), identity: sc.Identity, keepCase: keepsCase(sc),
+		interception: sc.Interception, families: envoy.FamiliesOf(sc), identity: sc.Identity, proxy: settingsOf(sc),
 		endpoints: g.indexes.Endpoints(index.DNS, sc), resolvesUnknown: destination.ResolvesUnknown(sc),
 	}
 	if len(index.DNS) > 0 {
@@ -79,7 +78,7 @@ func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 		in.client = destination.ClientOf(sc)
 	}
 	if sc.Own != nil {
-		own = workloadIn{Workload: workload.Of(sc), mesh: sc.Mesh, pools: g.poolsOf(sc), keepCase: keepsCase(sc)}
+		own = workloadIn{Workload: workload.Of(sc), mesh: sc.Mesh, pools: g.poolsOf(sc), proxy: settingsOf(sc)}
 	}
 	return in, own
 }
@@ -95,8 +94,8 @@ type clusterSpec struct {
 	forwarded bool
 	mutual    destination.Mutual // whether mutual TLS is spoken
 	// anyName says that no endpoint names a service account, where mutual TLS is spoken.
-	anyName  bool
-	keepCase bool // see keepsCase
+	anyName bool
+	proxy   proxySettings
 	// families is set only where the proxy resolves names.
 	families envoy.Families
 	subset   *networking.Subset
@@ -115,7 +114,7 @@ func (in clusterIn) Layer() *envoy.Layer {
 	parts := in.fixed()
 	next := 0
 	for _, d := range in.destinations.Items() {
-		spec := clusterSpec{service: d.Service, mesh: in.mesh, router: in.router, keepCase: in.keepCase,
+		spec := clusterSpec{service: d.Service, mesh: in.mesh, router: in.router, proxy: in.proxy,
 			rule: destination.Deciding(d.Rule)}
 		carried := endpoint.Assignment{Service: d.Service, Cluster: in.mesh.Cluster(), Gateways: in.gateways}
 		dns := destination.IsDNS(d.Service.Resolution)

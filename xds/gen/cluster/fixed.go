@@ -67,7 +67,7 @@ func (in clusterIn) unknownHosts() *clusterv3.Cluster {
 func (in clusterIn) undeclared(name string) (*clusterv3.Cluster, *upstreamHTTP) {
 	c := &clusterv3.Cluster{Name: name, Metadata: envoy.NamedForMetrics(name), ConnectTimeout: in.mesh.Config.GetConnectTimeout()}
 	h := &upstreamHTTP{protocol: upstreamAsClient}
-	h.keepCase(in.keepCase)
+	in.proxy.apply(c, h)
 	h.common.IdleTimeout = durationpb.New(passthroughIdle)
 	applyPool(c, h, in.mesh.Config.GetDefaultTrafficPolicy().GetConnectionPool(), in.mesh)
 	return c, h

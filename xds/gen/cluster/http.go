@@ -70,16 +70,32 @@ func (s clusterShape) upstreamHTTP() *upstreamHTTP {
 	return h
 }
 
-// keepCase leaves the names of HTTP/1 headers as they were written, if keep says so.
-func (h *upstreamHTTP) keepCase(keep bool) {
-	if keep {
-		h.http1 = envoy.KeepHeaderCase()
-	}
+// proxySettings are what a ProxyConfig says of all clusters.
+type proxySettings struct {
+	// keepCase leaves the names of HTTP/1 headers as they were written.
+	keepCase bool
+	// buffer limits the buffers of a connection, in bytes. Zero: Envoy's default.
+	buffer uint32
 }
 
-// keepsCase says that a proxy leaves the names of HTTP/1 headers as they were written.
-func keepsCase(sc *push.Scope) bool {
-	return sc.ProxyConfig.GetProxyHeaders().GetPreserveHttp1HeaderCase().GetValue()
+func settingsOf(sc *push.Scope) proxySettings {
+	s := sc.ProxyConfig.GetConnectionSettings()
+	out := proxySettings{keepCase: sc.ProxyConfig.GetProxyHeaders().GetPreserveHttp1HeaderCase().GetValue(),
+		buffer: uint32(s.GetClusterPerConnectionBufferLimitBytes().GetValue())}
+	edge := sc.Type == push.Router && s.GetProfile() == mesh.ProxyConfig_ConnectionSettings_EDGE
+	if edge && s.ClusterPerConnectionBufferLimitBytes == nil {
+		out.buffer = 32 << 10
+	}
+	return out
+}
+
+func (p proxySettings) apply(c *clusterv3.Cluster, h *upstreamHTTP) {
+	if p.keepCase {
+		h.http1 = envoy.KeepHeaderCase()
+	}
+	if p.buffer > 0 {
+		c.PerConnectionBufferLimitBytes = wrapperspb.UInt32(p.buffer)
+	}
 }
 
 // pool sets what connection pools say of HTTP connections.

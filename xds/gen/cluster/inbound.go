@@ -21,8 +21,8 @@ import (
 // workloadIn is everything that the clusters depend on by which a sidecar reaches its workload.
 type workloadIn struct {
 	workload.Workload
-	mesh     *push.Mesh
-	keepCase bool // see keepsCase
+	mesh  *push.Mesh
+	proxy proxySettings
 	// pools are those that rules set for own.Inbound, in that order; nil when none does.
 	pools *intern.List[inboundPool]
 }
@@ -141,7 +141,7 @@ func (in workloadIn) cluster(p workload.Port, pool *networking.ConnectionPoolSet
 		c.UpstreamBindConfig = inboundSource(in.Interception, in.Families)
 	}
 	h := &upstreamHTTP{}
-	h.keepCase(in.keepCase)
+	in.proxy.apply(c, h)
 	switch {
 	case pool.GetHttp().GetUseClientProtocol(), p.Protocol == registry.Unknown:
 		h.protocol = upstreamAsClient

@@ -96,6 +96,9 @@ type OutboundRoute struct {
 	Port uint32
 	// Host, when not empty, is the only service.
 	Host string
+	// Bound says that the proxy opens the ports, for declared services alone. A request for an unknown
+	// host may name the port itself, and would go round for ever if it were sent to that host.
+	Bound bool
 }
 
 // egressGroups lists the groups of a scope, for outboundIn.
@@ -389,7 +392,7 @@ func (b *layoutBuilder) nameRoute(p *layoutPort) {
 	if p.Route != "" || len(p.http) == 0 && !p.Proxy {
 		return
 	}
-	r := OutboundRoute{Group: p.Group, Port: p.At.Port}
+	r := OutboundRoute{Group: p.Group, Port: p.At.Port, Bound: p.Bound && !p.Proxy && p.At.Path == ""}
 	switch {
 	case p.At.Path != "":
 		r.Name, r.Port = p.At.Path, 0

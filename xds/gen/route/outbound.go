@@ -15,8 +15,9 @@ type outboundRoutesIn struct {
 	rulePlanner
 	layout *layout.Outbound
 	egress *intern.List[*push.Egress]
-	// unknown is the cluster of requests for hosts that nobody declared.
-	unknown string
+	// unknown is the cluster of requests for hosts that nobody declared, unknownAtBound where the proxy
+	// opens the port.
+	unknown, unknownAtBound string
 	// domain is the suffix of the mesh's short names.
 	domain string
 }
@@ -50,6 +51,9 @@ func (p *outboundRoutePlanner) config(r layout.OutboundRoute) *envoy.Part {
 	slices.SortFunc(hosts, func(a, b *virtualHost) int { return strings.Compare(a.name, b.name) })
 	if !slices.ContainsFunc(hosts, func(h *virtualHost) bool { return h.all }) {
 		spec.unknown = p.unknown
+		if r.Bound {
+			spec.unknown = p.unknownAtBound
+		}
 	}
 	spec.hosts = p.generator.lists.Of(hosts)
 	return p.generator.config(spec)

@@ -132,7 +132,7 @@ func (t tracing) requestID() *hcmv3.RequestIDExtension {
 func (s service) openTelemetry(p *mesh.MeshConfig_ExtensionProvider_OpenTelemetryTracingProvider) proto.Message {
 	out := &tracev3.OpenTelemetryConfig{ResourceDetectors: resourceDetectors()}
 	if h := p.GetHttp(); h != nil {
-		out.HttpService = s.http(h.Path, h.Timeout, 3*time.Second, h.Headers)
+		out.HttpService = s.http("/"+strings.TrimPrefix(h.Path, "/"), h.Timeout, 3*time.Second, h.Headers)
 		return out
 	}
 	out.GrpcService = s.grpc()
