@@ -25,7 +25,8 @@ func TestEnumHint(t *testing.T) {
 		t.Fatalf("got %v, want two problems", r.Problems)
 	}
 	for _, p := range r.Problems {
-		if !strings.Contains(p.Text, "want one of ") || strings.Contains(p.Text, "INVALID") || strings.Contains(p.Text, "BOOTSTRAP") {
+		if !strings.Contains(p.Text, "want one of ") || strings.Contains(p.Text, "INVALID") ||
+			strings.Contains(p.Text, "BOOTSTRAP") {
 			t.Errorf("got %s", p.Text)
 		}
 	}

@@ -92,21 +92,19 @@ func foreignWords() map[string][]string {
 // foreignHints are the words of istioctl and kubectl that no command of ours is for, and what to do.
 func foreignHints() map[string]string {
 	const (
-		leave    = "leave the word out, and write what follows it"
-		install  = "docs/install.md describes how to install and configure ashored"
-		join     = "nothing is injected: machines join with \"ashorectl join-token create\" and \"ashore-agent join\""
-		ambient  = "there is no ambient mode: each machine has an Envoy of its own, which \"proxy-config\" shows"
-		machines = "ashorectl does not manage machines or their programs"
+		leave   = "leave the word out, and write what follows it"
+		install = "docs/install.md describes how to install and configure ashored"
+		join    = "nothing is injected: machines join with \"ashorectl join-token create\" and \"ashore-agent join\""
+		ambient = "there is no ambient mode: each machine has an Envoy of its own, which \"proxy-config\" shows"
 	)
 	return map[string]string{
 		"istioctl": leave, "kubectl": leave, "x": leave, "experimental": leave,
-		"install": install, "uninstall": install, "upgrade": install, "operator": install, "manifest": install,
-		"profile": install, "kube-inject": join, "uninject": join, "inject": join, "check-inject": join,
-		"waypoint": ambient, "ztunnel-config": ambient, "ztunnel": ambient,
-		"bug-report": "collect the answers of \"status\", \"problems\" and \"proxy-config all PROXY\", and the log of ashored",
+		"install": install, "uninstall": install, "upgrade": install, "manifest": install,
+		"kube-inject": join, "uninject": join, "check-inject": join,
+		"waypoint": ambient, "ztunnel-config": ambient,
+		"bug-report": "collect what \"status\", \"problems\" and \"proxy-config all PROXY\" print, and ashored's log",
 		"dashboard":  "docs/runbook.md describes the dashboards for Grafana",
-		"tag":        "there are no revisions of the control plane", "revision": "there are no revisions of the control plane",
-		"exec": machines, "port-forward": machines, "cp": machines, "run": machines, "scale": machines,
+		"tag":        "there are no revisions of the control plane",
 	}
 }
 
@@ -114,9 +112,8 @@ func foreignHints() map[string]string {
 func checkKind(cmd *cobra.Command, kind string) error {
 	const workloads = "\"ashorectl workload list\" lists machines, and \"ashorectl get endpoints\" where services run"
 	hint, foreign := map[string]string{
-		"pod": workloads, "pods": workloads, "po": workloads, "node": workloads, "nodes": workloads,
-		"workload": workloads, "workloads": workloads, "deployment": workloads, "deployments": workloads,
-		"secret": "see \"ashorectl secret\"", "secrets": "see \"ashorectl secret\"",
+		"pod": workloads, "pods": workloads, "nodes": workloads, "workloads": workloads,
+		"secrets":    "\"ashorectl secret list\" lists them",
 		"meshconfig": "docs/meshconfig.md describes its fields",
 	}[strings.ToLower(kind)]
 	if !foreign {

@@ -124,7 +124,8 @@ func (m *Manager) merge(stored found, now time.Time) *Set {
 // accept returns the usable secrets of a source. In place of one that is unusable, the one that was
 // read before stays, or that of others is used. All stay while the source cannot be read, or is a
 // folder that became empty.
-func (m *Manager) accept(source string, in found, others map[Name]Secret, now time.Time) (map[Name]Secret, []feed.Problem) {
+func (m *Manager) accept(source string, in found, others map[Name]Secret, now time.Time) (map[Name]Secret,
+	[]feed.Problem) {
 	before := m.accepted[source]
 	if source == FromFolder && in.err == nil && len(in.secrets)+len(in.failed) == 0 && len(before) > 0 {
 		in.err = fmt.Errorf("%s has become empty: put the files back, or restart ashored if that is intended", m.cfg.Dir)
