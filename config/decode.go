@@ -61,7 +61,7 @@ func (d *decoder) mismatch(path string, fd protoreflect.FieldDescriptor, n *yaml
 	hint := ""
 	switch {
 	case fd.Enum() != nil:
-		hint = didYouMean(n.Value, enumNames(fd.Enum()))
+		hint = didYouMean(n.Value, EnumNames(fd.Enum()))
 	case fd.Kind() == protoreflect.StringKind && n.Kind == yaml.ScalarNode:
 		hint = ": put it in quotes"
 	}
@@ -79,7 +79,7 @@ func wanted(fd protoreflect.FieldDescriptor) string {
 	case fd.Message() != nil:
 		return "an object with fields (" + fewNames(fd.Message().Fields()) + ")"
 	case fd.Enum() != nil:
-		return "one of " + strings.Join(enumNames(fd.Enum()), ", ")
+		return "one of " + strings.Join(EnumNames(fd.Enum()), ", ")
 	case kind == protoreflect.StringKind:
 		return "text"
 	case kind == protoreflect.BoolKind:
@@ -316,10 +316,13 @@ func fieldNames(fields protoreflect.FieldDescriptors) []string {
 	return names
 }
 
-func enumNames(e protoreflect.EnumDescriptor) []string {
-	names := make([]string, e.Values().Len())
-	for i := range names {
-		names[i] = string(e.Values().Get(i).Name())
+// EnumNames are the values of an enumeration that are accepted, in the order of the API.
+func EnumNames(e protoreflect.EnumDescriptor) (names []string) {
+	for i := range e.Values().Len() {
+		v := e.Values().Get(i)
+		if refused, _ := unsupportedValue(v); refused == "" && v.Name() != "INVALID" {
+			names = append(names, string(v.Name()))
+		}
 	}
 	return names
 }

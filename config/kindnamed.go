@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -28,7 +30,7 @@ func KindNamed(name string) (KindInfo, error) {
 		singular := strings.ToLower(string(k.Kind))
 		if lower == singular || lower == k.Plural || shortNames()[lower] == k.Kind {
 			if !k.Supported {
-				return k, fmt.Errorf("%s is not supported yet", k.Kind)
+				return k, fmt.Errorf("%s is not supported yet: %s", k.Kind, k.without)
 			}
 			return k, nil
 		}
@@ -37,6 +39,9 @@ func KindNamed(name string) (KindInfo, error) {
 		}
 	}
 	hint := "the accepted kinds are " + strings.Join(names, ", ")
+	if len(name) > 2 { // two letters are similar to too many short names
+		names = append(names, slices.Sorted(maps.Keys(shortNames()))...)
+	}
 	if near := nearest.Name(lower, names); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}

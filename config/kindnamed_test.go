@@ -17,7 +17,8 @@ func TestKindNamed(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q", name, got.Kind, err, want)
 		}
 	}
-	for name, want := range map[string]string{"virtualservise": `did you mean "virtualservice"?`, "pod": "the accepted kinds are "} {
+	for name, want := range map[string]string{"virtualservise": `did you mean "virtualservice"?`, "pod": "the accepted kinds are ",
+		"vsx": `did you mean "vs"?`, "wasmplugin": "not supported yet: no proxy would run it"} {
 		if _, err := config.KindNamed(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", name, err, want)
 		}

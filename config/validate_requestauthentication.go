@@ -61,8 +61,8 @@ func (c *checker) jwtKeys(path string, r *security.JWTRule) {
 	}
 }
 
-// keyURL checks a URL that the control plane fetches. Whether it fetches keys without TLS is a
-// matter of its settings: where it does not, it says so itself.
+// keyURL checks a URL that the control plane fetches. Its settings say where it fetches keys
+// without TLS.
 func (c *checker) keyURL(path, text, otherwise string) {
 	u, err := url.Parse(text)
 	switch {
@@ -70,6 +70,9 @@ func (c *checker) keyURL(path, text, otherwise string) {
 		c.errorf(path, "%s %s", quote(text), otherwise)
 	case u.User != nil:
 		c.errorf(path, "a user or password does not belong in a URL that everybody can read")
+	case u.Scheme == "http":
+		c.warnf(path, "keys are fetched over http only from an IP address in the setting fetch.allow; else no token is "+
+			"accepted: write https")
 	}
 }
 

@@ -94,7 +94,7 @@ func problemTexts(list []feed.Problem) string {
 	for _, p := range list {
 		texts = append(texts, problemText(p, ""))
 	}
-	return cmp.Or(sections(texts...), "no problems\n")
+	return cmp.Or(sections(texts...), "no problem names it\n")
 }
 
 // appliedDescription is what applies to a service or a workload, with the problems that name it.

@@ -40,6 +40,9 @@ type explainedField struct {
 // explainKind explains KIND[.FIELD...]. A field may be written with or without spec before it.
 func (t *tool) explainKind(cmd *cobra.Command, path string) error {
 	parts := strings.Split(path, ".")
+	if err := checkKind(cmd, parts[0]); err != nil {
+		return err
+	}
 	info, err := config.KindNamed(parts[0])
 	if err != nil {
 		return usage(cmd, err)
@@ -144,11 +147,7 @@ func typeName(fd protoreflect.FieldDescriptor) string {
 func valueType(fd protoreflect.FieldDescriptor) string {
 	switch {
 	case fd.Enum() != nil:
-		var values []string
-		for i := range fd.Enum().Values().Len() {
-			values = append(values, string(fd.Enum().Values().Get(i).Name()))
-		}
-		return strings.Join(values, "|")
+		return strings.Join(config.EnumNames(fd.Enum()), "|")
 	case fd.Message() != nil:
 		name := string(fd.Message().Name())
 		if value, ok := strings.CutSuffix(name, "Value"); ok { // google.protobuf.UInt32Value is written as its value

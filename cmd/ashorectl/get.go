@@ -51,6 +51,9 @@ func (t *tool) getCommand() *cobra.Command {
 			case "endpoints", "endpoint", "ep":
 				return t.getServices(cmd, q, true)
 			}
+			if err := checkKind(cmd, q.kind); err != nil {
+				return err
+			}
 			return t.getObjects(cmd, q)
 		},
 		ValidArgsFunction: t.kindAndName(false, "services", "endpoints"),

@@ -204,7 +204,7 @@ spec:
 
 Read from: web.yaml:4
 
-no problems
+no problem names it
 `},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -249,6 +249,16 @@ func TestMistakes(t *testing.T) {
 		{"rollout history", 2, `unknown command "rollout" for "ashorectl": did you mean "history" or "rollback"?`},
 		{"create -f a.yaml", 2, `did you mean "apply"?`},
 		{"kubectl get vs", 2, `unknown command "kubectl" for "ashorectl": leave the word out, and write what follows it`},
+		{"x describe", 2, `unknown command "x" for "ashorectl": leave the word out`},
+		{"install --set a=b", 2, "docs/install.md describes"},
+		{"kube-inject", 2, `unknown command "kube-inject" for "ashorectl": nothing is injected`},
+		{"tag", 2, `unknown command "tag" for "ashorectl": there are no revisions`},
+		{"wait", 2, `did you mean "proxy-status"?`},
+		{"get pods", 2, `unknown kind "pods": "ashorectl workload list"`},
+		{"explain meshconfig", 2, "docs/meshconfig.md describes its fields"},
+		{"pc c web-1.shop --direction sideways", 2, "--direction sideways: want inbound, outbound"},
+		{"pc l web-1.shop --type bogus", 2, "--type bogus: want HTTP, TCP, HTTP+TCP"},
+		{"pc ep web-1.shop --status bogus", 2, "--status bogus: want HEALTHY, UNHEALTHY, DRAINING"},
 		{"diff -f /does/not/exist", 2, "/does/not/exist: no such file or directory"},
 		{"explain vs.http.retriez", 2, `spec.http has no field "retriez": did you mean "retries"?`},
 		{"explain vs.hosts.x", 2, "spec.hosts has no fields"},
@@ -266,8 +276,9 @@ func TestMistakes(t *testing.T) {
 		{"status --timeout -1s", 2, "--timeout -1s: want 0 or more"},
 		{"status a", 2, `unknown command "a" for "ashorectl status": want ashorectl status`},
 		{"proxy-status a b", 2, "accepts at most 1 arg(s), received 2: want ashorectl proxy-status [PROXY]"},
-		{"status -o xml", 2, "want table, wide, json, yaml or name"},
-		{"status -o wide", 2, `-o wide is for "get"`},
+		{"status -o xml", 2, "-o xml: ashorectl status has table, json, yaml"},
+		{"status -o wide", 2, "-o wide: ashorectl status has table, json, yaml"},
+		{"pc c web-1.shop -o yamll", 2, "has table, json, yaml, short"},
 		{"get", 2, "accepts between 1 and 2 arg(s), received 0: want ashorectl get KIND [NAME]"},
 		{"get vs a/b -n c", 2, `namespace "a" in the name, and "c" in -n`},
 		{"get nonsense", 2, `unknown kind "nonsense"`},

@@ -68,6 +68,12 @@ func configFilters() [][2]string {
 		{"status", "endpoints: HEALTHY, UNHEALTHY or DRAINING"}}
 }
 
+// filterValues are the values of the filters that have few.
+func filterValues() map[string][]string {
+	return map[string][]string{"direction": {"inbound", "outbound"}, "type": {"HTTP", "TCP", "HTTP+TCP"},
+		"status": {"HEALTHY", "UNHEALTHY", "DRAINING"}}
+}
+
 func (t *tool) proxyConfigCommand() *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
@@ -89,7 +95,12 @@ func (t *tool) proxyConfigCommand() *cobra.Command {
 		filters := map[string]string{}
 		for _, f := range configFilters() {
 			if flag := cmd.Flags().Lookup(f[0]); flag.Changed {
-				filters[f[0]] = flag.Value.String()
+				value, values := flag.Value.String(), filterValues()[f[0]]
+				same := func(v string) bool { return strings.EqualFold(v, value) }
+				if values != nil && !slices.ContainsFunc(values, same) {
+					return usage(cmd, fmt.Errorf("--%s %s: want %s", f[0], value, strings.Join(values, ", ")))
+				}
+				filters[f[0]] = value
 			}
 		}
 		views := configViews()

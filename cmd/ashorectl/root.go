@@ -78,9 +78,9 @@ func foreignWords() map[string][]string {
 		"edit":         {"patch", "label", "annotate"},
 		"get":          {"services", "endpoints", "list", "ls"},
 		"history":      {"rollout"},
-		"join-token":   {"kube-inject", "check-inject", "create-remote-secret", "token"},
-		"proxy-config": {"internal-debug", "ztunnel-config", "envoy-stats"},
-		"proxy-status": {"remote-clusters", "proxies"},
+		"join-token":   {"create-remote-secret", "token"},
+		"proxy-config": {"internal-debug", "envoy-stats"},
+		"proxy-status": {"remote-clusters", "proxies", "wait"},
 		"rollback":     {"rollout", "undo", "revert"},
 		"status":       {"verify-install", "info"},
 		"top":          {"metrics", "stats"},
@@ -89,16 +89,54 @@ func foreignWords() map[string][]string {
 	}
 }
 
+// foreignHints are the words of istioctl and kubectl that no command of ours is for, and what to do.
+func foreignHints() map[string]string {
+	const (
+		leave   = "leave the word out, and write what follows it"
+		install = "docs/install.md describes how to install and configure ashored"
+		join    = "nothing is injected: machines join with \"ashorectl join-token create\" and \"ashore-agent join\""
+		ambient = "there is no ambient mode: each machine has an Envoy of its own, which \"proxy-config\" shows"
+	)
+	return map[string]string{
+		"istioctl": leave, "kubectl": leave, "x": leave, "experimental": leave,
+		"install": install, "uninstall": install, "upgrade": install, "manifest": install,
+		"kube-inject": join, "uninject": join, "check-inject": join,
+		"waypoint": ambient, "ztunnel-config": ambient,
+		"bug-report": "collect what \"status\", \"problems\" and \"proxy-config all PROXY\" print, and ashored's log",
+		"dashboard":  "docs/runbook.md describes the dashboards for Grafana",
+		"tag":        "there are no revisions of the control plane",
+	}
+}
+
+// checkKind returns an error with what to do about a kind of Kubernetes or Istio that is not ours.
+func checkKind(cmd *cobra.Command, kind string) error {
+	const workloads = "\"ashorectl workload list\" lists machines, and \"ashorectl get endpoints\" where services run"
+	hint, foreign := map[string]string{
+		"pod": workloads, "pods": workloads, "nodes": workloads, "workloads": workloads,
+		"secrets":    "\"ashorectl secret list\" lists them",
+		"meshconfig": "docs/meshconfig.md describes its fields",
+	}[strings.ToLower(kind)]
+	if !foreign {
+		return nil
+	}
+	return usage(cmd, fmt.Errorf("unknown kind %q: %s", kind, hint))
+}
+
 func (t *tool) checkFlags(cmd *cobra.Command, _ []string) error {
+	allowed := []string{tableFormat, jsonFormat, yamlFormat}
+	switch cmd.Name() {
+	case "get":
+		allowed = formats()
+	case "proxy-config":
+		allowed = append(allowed, "short")
+	}
 	switch {
 	case t.timeout < 0:
 		return usage(cmd, fmt.Errorf("--timeout %s: want 0 or more", t.timeout))
-	case t.output == "short" && cmd.Name() == "proxy-config": // as istioctl calls it
+	case !slices.Contains(allowed, t.output):
+		return usage(cmd, fmt.Errorf("-o %s: %s has %s", t.output, cmd.CommandPath(), strings.Join(allowed, ", ")))
+	case t.output == "short": // as istioctl calls it
 		t.output = tableFormat
-	case !slices.Contains(formats(), t.output):
-		return usage(cmd, fmt.Errorf("-o %s: want table, wide, json, yaml or name", t.output))
-	case (t.output == wideFormat || t.output == nameFormat) && cmd.Name() != "get":
-		return usage(cmd, fmt.Errorf("-o %s is for \"get\": want table, json or yaml", t.output))
 	}
 	return nil
 }
@@ -156,12 +194,12 @@ func checkArguments(cmd *cobra.Command) {
 // unknownCommand is the error of an unknown subcommand of cmd. It names similar ones.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	text := fmt.Sprintf("unknown command %q for %q", name, cmd.CommandPath())
-	cmd.SuggestionsMinimumDistance = 2
+	if hint := foreignHints()[name]; hint != "" && !cmd.HasParent() {
+		return usage(cmd, errors.New(text+": "+hint))
+	}
+	cmd.SuggestionsMinimumDistance = min(2, len(name)/3) // short words are similar to too many
 	if similar := cmd.SuggestionsFor(name); len(similar) > 0 {
 		text += `: did you mean "` + strings.Join(similar, `" or "`) + `"?`
-	}
-	if slices.Contains([]string{"istioctl", "kubectl", "x", "experimental"}, name) {
-		text += ": leave the word out, and write what follows it"
 	}
 	return usage(cmd, errors.New(text))
 }

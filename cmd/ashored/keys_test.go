@@ -34,7 +34,8 @@ func TestKeysProblem(t *testing.T) {
 		told := func(url, setting string) bool {
 			return slices.ContainsFunc(problems, func(p feed.Problem) bool {
 				return p.Severity == feed.Error && p.Object == url && strings.Contains(p.Text, setting) &&
-					strings.Contains(p.Text, "no token")
+					strings.Contains(p.Text, "no token") && filepath.Base(p.File) == "tokens.yaml" && p.Line == 1 &&
+					strings.Contains(p.Text, "RequestAuthentication shop/tokens needs them")
 			})
 		}
 		return err == nil && told("https://127.0.0.1:1/keys", "fetch.allow") &&

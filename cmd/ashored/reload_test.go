@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 // A hangup makes ashored read its settings again. All changes take effect, and a proxy that
@@ -77,6 +79,16 @@ func TestReload(t *testing.T) {
 		return strings.Contains(s.log.String(), "the former ones stay in use") &&
 			strings.Contains(s.log.String(), config+":3: sources[1].foldr: unknown setting; did you mean")
 	})
+	reports := func(want string) {
+		t.Helper()
+		s.until(t, "the problem "+want, func() bool {
+			list, err := admin.Send(ctx, client, admin.CallProblems, admin.None{})
+			return err == nil && slices.ContainsFunc(list, func(p feed.Problem) bool {
+				return p.Source == "settings" && strings.Contains(p.Text, want)
+			})
+		})
+	}
+	reports("ashored.yaml:3: sources[1].foldr: unknown setting")
 	has("after a wrong file", map[string]string{"web": "db.yaml", "db": "db.yaml"})
 
 	settings("sources:\n" + one + fmt.Sprintf("- {name: file, kind: files, folder: %s}\n", filepath.Join(other, "db.yaml")))
@@ -85,6 +97,7 @@ func TestReload(t *testing.T) {
 		return strings.Contains(s.log.String(), "does not start with the new settings; the former ones are used")
 	})
 	has("after settings that do not start", map[string]string{"web": "db.yaml", "db": "db.yaml"})
+	reports("not a directory")
 
 	settings("sources:\n" + one)
 	hangUp()

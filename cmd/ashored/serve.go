@@ -20,6 +20,7 @@ type program struct {
 	hup     <-chan os.Signal                // asks for a reload
 	out     io.Writer                       // receives the log
 	logging func(hclog.Logger)              // is called with each new log
+	refused error                           // why the latest settings are not in use; nil: they are
 }
 
 // serve runs ashored until ctx ends or a part fails. After a reload it starts all parts again. If they
@@ -41,7 +42,7 @@ func (p *program) serve(ctx context.Context) error {
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()): // it ended during the start
 		case start && former != nil:
 			log.Error("ashored does not start with the new settings; the former ones are used", "error", err)
-			next, former = *former, nil
+			next, former, p.refused = *former, nil, err
 		case err != nil && s.Log.Format == "json":
 			log.Error("ended by a failure", "error", err)
 			return loggedError{err}
@@ -72,6 +73,9 @@ func (p *program) run(ctx context.Context, s settings.Config, log hclog.Logger) 
 	log.Info("serving", "version", build.Read().Version, "xds", s.XDS.Address, "plaintext_xds", s.XDS.PlaintextAddress,
 		"metrics", s.Metrics.Address, "admin", s.Admin.Socket, "sources", settings.SourceNames(s.SourceList),
 		"state", s.State)
+	if p.refused != nil {
+		srv.RefuseSettings(p.refused)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
@@ -84,8 +88,10 @@ func (p *program) run(ctx context.Context, s settings.Config, log hclog.Logger) 
 			next, err := p.read()
 			if err != nil {
 				log.Error("the settings are not reloaded; the former ones stay in use", "error", err)
+				srv.RefuseSettings(err)
 				continue
 			}
+			p.refused = nil
 			log.Info("the settings are reloaded: all parts start again")
 			systemd := sdnotify.Notifier{Log: log}
 			systemd.Reloading()

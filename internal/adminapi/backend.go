@@ -186,6 +186,10 @@ func (a *API) Objects(ctx context.Context, q admin.ObjectQuery) ([]admin.Object,
 		out[i].Origin.File = a.file(o.Origin.Source, o.Origin.File)
 	}
 	if err == nil && q.Name != "" && len(out) == 0 {
+		key := config.Key{Kind: info.Kind, Namespace: q.Namespace, Name: q.Name}
+		if place := a.definedAt(key); q.Store && place != "" {
+			return nil, admin.NewError(admin.ErrNotFound, "%s is not in the store. %s defines it: change it there", key, place)
+		}
 		err = admin.NewError(admin.ErrNotFound, "there is no %s %q: \"ashorectl get %s\" lists what there is, and "+
 			"\"ashorectl problems\" why an object is not active", info.Kind, joined(q.Namespace, q.Name), info.Kind)
 	}

@@ -494,6 +494,10 @@ func testStoreNotes(t *testing.T, newStoreBench newBench) {
 	if _, err := b.write(deleteOf(serviceFile("web"))); err == nil || !strings.Contains(err.Error(), there) {
 		t.Errorf("delete of what a file defines: got %v", err)
 	}
+	_, err := b.API.Objects(t.Context(), admin.ObjectQuery{Store: true, Kind: "se", Namespace: "shop", Name: "web"})
+	if err == nil || err.Error() != "ServiceEntry shop/web is not in the store. web.yaml:1 defines it: change it there" {
+		t.Errorf("reading from the store what a file defines: got %v", err)
+	}
 }
 
 // What the store has is listed as operators write it.

@@ -100,7 +100,7 @@ func (m *Manager) merge(stored found, now time.Time) *Set {
 	var problems []feed.Problem
 	all, sources := map[Name]Secret{}, map[Name]string{}
 	use := func(source string, in found) {
-		secrets, found := m.accept(source, in, now)
+		secrets, found := m.accept(source, in, all, now)
 		problems = append(problems, found...)
 		for n, s := range secrets {
 			if _, twice := all[n]; twice {
@@ -122,8 +122,10 @@ func (m *Manager) merge(stored found, now time.Time) *Set {
 }
 
 // accept returns the usable secrets of a source. In place of one that is unusable, the one that was
-// read before stays. All stay while the source cannot be read, or is a folder that became empty.
-func (m *Manager) accept(source string, in found, now time.Time) (map[Name]Secret, []feed.Problem) {
+// read before stays, or that of others is used. All stay while the source cannot be read, or is a
+// folder that became empty.
+func (m *Manager) accept(source string, in found, others map[Name]Secret, now time.Time) (map[Name]Secret,
+	[]feed.Problem) {
 	before := m.accepted[source]
 	if source == FromFolder && in.err == nil && len(in.secrets)+len(in.failed) == 0 && len(before) > 0 {
 		in.err = fmt.Errorf("%s has become empty: put the files back, or restart ashored if that is intended", m.cfg.Dir)
@@ -151,6 +153,8 @@ func (m *Manager) accept(source string, in found, now time.Time) (map[Name]Secre
 		if old, ok := before[n]; ok {
 			out[n] = old
 			p.Stale, p.Text = true, err.Error()+"; what was read before stays in use"
+		} else if _, ok := others[n]; ok {
+			p.Text = err.Error() + "; that of the store is used"
 		}
 		problems = append(problems, p)
 	}

@@ -189,4 +189,7 @@ func TestRun(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+	m.write(t, "edge/api", Secret{})
+	wantCertificate(t, m.read(t, time.Now()), "api", stored)
+	m.wantProblems(t, "; that of the store is used", "secret edge/web: the folder and the store have it")
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 
 	"github.com/hashicorp/go-hclog"
@@ -35,9 +36,21 @@ func (k keySource) Run(ctx context.Context, out chan<- *push.KeySets) error {
 	})
 }
 
-// problems are the keys that cannot be fetched.
-func (k keySource) problems() []feed.Problem {
-	return issuerProblems("keys of issuers", k.Failures())
+// problems are the keys that cannot be fetched, with the objects that need them. The context may be nil.
+func (k keySource) problems(c *push.Context) []feed.Problem {
+	out := issuerProblems("keys of issuers", k.Failures())
+	for i := range out {
+		if c == nil {
+			break
+		}
+		for j, o := range push.KeyUsers(c.Inputs().Objects, out[i].Object) {
+			if j == 0 {
+				out[i].File, out[i].Line = o.Origin.File, o.Origin.Line
+			}
+			out[i].Text += fmt.Sprintf("; %s needs them", o.Key)
+		}
+	}
+	return out
 }
 
 // collect counts them.

@@ -53,6 +53,7 @@ type Server struct {
 	shared    *consul.Store // the same, if it is in Consul; else nil
 	audit     *audit.Log
 
+	refused   atomic.Pointer[string]       // why the latest settings are not in use; nil: they are
 	published atomic.Pointer[push.Context] // what proxies are served from; nil before the first build
 	exports   []export
 	proxies   *xds.Server
@@ -177,7 +178,8 @@ func (s *Server) build(ctx context.Context) error {
 	})
 	analyzed := func() []feed.Problem { return analyze.Problems(analysis.Findings()) }
 	s.report(analyzed, s.proxies.ResourceProblems, saved.problems,
-		vips.Problems, s.storeProblems, keys.problems, secrets.Problems,
+		vips.Problems, s.storeProblems, func() []feed.Problem { return keys.problems(s.published.Load()) }, secrets.Problems,
+		s.settingsProblems,
 		func() []feed.Problem { return problemsOf("audit log", feed.Error, s.audit.Problems()...) },
 		func() []feed.Problem { return problemsOf("workloads", feed.Error, workloads.Problems()...) })
 	s.collect(keys.collect)
@@ -247,6 +249,19 @@ func (s *Server) publisher(analysis *analyze.Background) func(*push.Context, pus
 		log.Debug("published", "mesh", changes.Mesh, "objects", changes.Objects, "services", changes.Services,
 			"endpoints", changes.Endpoints)
 	}
+}
+
+// RefuseSettings reports that a reload found settings that cannot be used, until the server ends.
+func (s *Server) RefuseSettings(err error) {
+	text := "the settings are not reloaded; the former ones stay in use: " + err.Error()
+	s.refused.Store(&text)
+}
+
+func (s *Server) settingsProblems() []feed.Problem {
+	if text := s.refused.Load(); text != nil {
+		return problemsOf("settings", feed.Error, *text)
+	}
+	return nil
 }
 
 // problemsOf returns a problem for each text.
