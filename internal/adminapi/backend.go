@@ -129,10 +129,13 @@ func (a *API) Version(context.Context, admin.None) (admin.Version, error) { retu
 func (a *API) Status(context.Context, admin.None) (admin.Status, error) {
 	s := a.Summary()
 	s.Proxies = proxyList(a.Connected())
+	rejected := a.rejected()
+	s.Config.Errors += feed.Errors(rejected)
+	s.Config.Warnings += len(rejected) - feed.Errors(rejected)
 	return s, nil
 }
 
-// Summary is a Status without proxies, for metrics.
+// Summary is a Status without proxies and what they rejected, for metrics.
 func (a *API) Summary() admin.Status {
 	st := a.state()
 	s := admin.Status{Version: build.Read(), Started: a.Started, Waiting: a.Waiting(), Sources: st.Sources,

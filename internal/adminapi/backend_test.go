@@ -17,6 +17,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/entry"
 	"github.com/ashore-mesh/ashore/xds"
+	"github.com/ashore-mesh/ashore/xds/ads"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -106,6 +107,13 @@ func TestBackendStatus(t *testing.T) {
 	}
 	if !s.Ready {
 		t.Errorf("status %+v, want ready", s)
+	}
+	b.Connected = func() []xds.ProxyStatus {
+		return []xds.ProxyStatus{{ID: "a", Types: []xds.TypeStatus{{TypeURL: resource.ListenerType,
+			Status: ads.Status{Rejected: []ads.Rejected{{Name: "x", Message: "no"}}}}}}}
+	}
+	if got := statusOf(b).Config.Warnings; got != 3 {
+		t.Errorf("%d warnings with a rejection, want 3", got)
 	}
 }
 

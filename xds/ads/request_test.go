@@ -154,7 +154,7 @@ func TestRejectedPatches(t *testing.T) {
 		return r
 	}
 	old, other := patch("old", "1", 2), patch("other", "1", 3)
-	s := ads.NewSubscription(listeners(), false, ads.NewCache(), "x-")
+	var s *ads.Subscription
 	now := time.Unix(0, 0)
 	receive := func(r *discoveryv3.DeltaDiscoveryRequest) {
 		t.Helper()
@@ -166,7 +166,16 @@ func TestRejectedPatches(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	receive(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: listenerType})
+	resources := func(text string, patches []*resource.Patch) resource.Set {
+		return resource.Set{Shared: resource.NewLayer([]*resource.Resource{
+			listener("a", text, patches...), listener("b", text)})}
+	}
+	connect := func(claims map[string]string) {
+		s = ads.NewSubscription(listeners(), false, ads.NewCache(), "x-")
+		s.To = resources("1", []*resource.Patch{other, old})
+		receive(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: listenerType, InitialResourceVersions: claims})
+	}
+	connect(nil)
 	for i, step := range []struct {
 		text, message, want string
 		patches             []*resource.Patch
@@ -177,8 +186,7 @@ func TestRejectedPatches(t *testing.T) {
 		{"3", "Error adding/updating listener(s) b: no port\na: no Lua\n", "a: no Lua [bad old other] 2",
 			[]*resource.Patch{other, patch("old", "2", 0), patch("bad", "2", 1)}},
 	} {
-		s.To = resource.Set{Shared: resource.NewLayer([]*resource.Resource{
-			listener("a", step.text, step.patches...), listener("b", step.text)})}
+		s.To = resources(step.text, step.patches)
 		if r, _ := s.Next(now); r == nil {
 			t.Fatal("no response")
 		}
@@ -198,5 +206,19 @@ func TestRejectedPatches(t *testing.T) {
 		if got != step.want {
 			t.Errorf("step %d: got %q, want %q", i, got, step.want)
 		}
+	}
+	// What a client has from an earlier stream counts as accepted.
+	had := resources("1", nil)
+	connect(map[string]string{"a": had.Get("a").Version(), "b": had.Get("b").Version()})
+	if r, _ := s.Next(now); r != nil {
+		t.Fatalf("a client that has everything gets %v", r)
+	}
+	s.To = resources("2", []*resource.Patch{other, old, patch("bad", "1", 1)})
+	if r, _ := s.Next(now); r == nil {
+		t.Fatal("no response")
+	}
+	receive(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: listenerType, ResponseNonce: "x-1", ErrorDetail: rejection("a: no Lua")})
+	if got := s.Rejected()[0]; got.Patches[0].Object.Name != "bad" || got.Changed != 1 {
+		t.Errorf("after a resumed stream: got %+v", got)
 	}
 }

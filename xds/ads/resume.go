@@ -51,4 +51,5 @@ func (s *Subscription) acceptClaims(claims map[string]string) {
 		s.set(name, unknown).hadKnown = false
 	}
 	s.have, s.known = s.To, s.names
+	s.accepted = s.To
 }

@@ -3,6 +3,7 @@ package resource_test
 import (
 	"testing"
 
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -30,6 +31,18 @@ func TestLayerWith(t *testing.T) {
 		}
 		if l.Get("b") != b {
 			t.Errorf("%s: the layer itself changed", name)
+		}
+	}
+}
+
+// The two patches of a TrafficExtension count as one: one of them changes something.
+func TestEffects(t *testing.T) {
+	t.Parallel()
+	o := &config.Object{Key: config.Key{Kind: config.TrafficExtension, Name: "lua"}}
+	client, server := &resource.Patch{Object: o, Field: "spec"}, &resource.Patch{Object: o, Field: "spec"}
+	for want, effects := range []map[*resource.Patch]bool{{client: false, server: true}, {client: false, server: false}} {
+		if got := resource.Problems(resource.Set{Shared: &resource.Layer{Effects: effects}}); len(got) != want {
+			t.Errorf("%v: got %v, want %d", effects, got, want)
 		}
 	}
 }

@@ -46,22 +46,27 @@ func (r *Resource) PatchesSince(had *Resource) (patches []*Patch, changed int) {
 	return append(patches, others...), len(patches)
 }
 
-// withoutEffect returns a problem for each patch that changed nothing in any of the layers.
+// withoutEffect returns a problem for each patch that changed nothing in any of the layers. Those of
+// one TrafficExtension, which has one for clients and one for servers, count as one.
 func withoutEffect(layers map[*Layer]bool) (out []feed.Problem) {
-	effects := map[*Patch]bool{}
+	type key struct {
+		object *config.Object
+		field  string
+	}
+	effects := map[key]bool{}
 	for l := range layers {
 		if l != nil {
 			for p, effect := range l.Effects {
-				effects[p] = effects[p] || effect
+				k := key{p.Object, p.Field}
+				effects[k] = effects[k] || effect
 			}
 		}
 	}
-	for p, effect := range effects {
+	for k, effect := range effects {
 		if !effect {
-			o := p.Object
-			out = append(out, feed.Problem{Severity: feed.Warning, Object: o.Key.String(), Field: p.Field, File: o.Origin.File,
-				Line: o.Origin.Line, Text: "the patch changes nothing on the connected proxies that it is for: compare its " +
-					"match and value with \"ashorectl proxy-config\""})
+			out = append(out, feed.Problem{Severity: feed.Warning, Object: k.object.Key.String(), Field: k.field,
+				File: k.object.Origin.File, Line: k.object.Origin.Line, Text: "the patch changes nothing on the connected " +
+					"proxies that it is for: compare its match and value with \"ashorectl proxy-config\""})
 		}
 	}
 	return out

@@ -160,8 +160,9 @@ func TestReload(t *testing.T) {
 
 	t.Log("files that are wrong")
 	w.Reload(three.source(""), moved.source(""), "{name: x, kind: mcp, addres: here}")
-	time.Sleep(time.Second)
-	w.fine()
+	w.problem("settings", "are not reloaded", "addres")
 	w.noFailures("refused settings")
+	w.Reload(three.source(""), moved.source(""))
+	w.fine()
 	w.clean()
 }
