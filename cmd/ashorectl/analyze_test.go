@@ -108,6 +108,15 @@ func TestAnalyze(t *testing.T) {
 			t.Errorf("provider %s with settings: %s%s, want %s", provider, out, errOut, want)
 		}
 	}
+	write(settings, "mesh:\n  defaultConfig: {discoveryAddress: istiod:15012}\n")
+	objects := filepath.Join(t.TempDir(), "a.yaml")
+	write(objects, good)
+	code, out, errOut := result(t, "analyze", "-f", objects, "--settings", settings)
+	for _, want := range []string{"WARNING ", settings + ":2", "mesh.defaultConfig.discoveryAddress", "0 errors, 1 warning"} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("an ignored setting: exit code %d, %s%s, want %s", code, out, errOut, want)
+		}
+	}
 	write(settings, "mesh: {extensionProviders: 7}\n")
 	if code, _, errOut := result(t, "analyze", "-f", settings, "--settings", settings); code != 2 || !strings.Contains(errOut, "--settings: ") {
 		t.Errorf("wrong settings: exit code %d, %q", code, errOut)

@@ -108,6 +108,9 @@ func namespaceFlag(cmd *cobra.Command, namespace *string) {
 
 // objectRef returns the object of KIND NAME and --namespace.
 func objectRef(cmd *cobra.Command, args []string, namespace string) (*admin.Ref, error) {
+	if err := checkKind(cmd, args[0]); err != nil {
+		return nil, err
+	}
 	if len(args) < 2 {
 		return nil, usage(cmd, fmt.Errorf("the name is missing: name the %s, such as shop/web", args[0]))
 	}

@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -74,6 +76,26 @@ func filterValues() map[string][]string {
 		"status": {"HEALTHY", "UNHEALTHY", "DRAINING"}}
 }
 
+// wantedValue says what a filter accepts; empty if value is valid.
+func wantedValue(filter, value string) string {
+	switch filter {
+	case "port":
+		if n, err := strconv.ParseUint(value, 10, 16); err != nil || n == 0 {
+			return "a port from 1 to 65535"
+		}
+	case "address":
+		if net.ParseIP(value) == nil {
+			return "an IP address"
+		}
+	}
+	values := filterValues()[filter]
+	same := func(v string) bool { return strings.EqualFold(v, value) }
+	if len(values) == 0 || slices.ContainsFunc(values, same) {
+		return ""
+	}
+	return strings.Join(values, ", ")
+}
+
 func (t *tool) proxyConfigCommand() *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
@@ -95,12 +117,10 @@ func (t *tool) proxyConfigCommand() *cobra.Command {
 		filters := map[string]string{}
 		for _, f := range configFilters() {
 			if flag := cmd.Flags().Lookup(f[0]); flag.Changed {
-				value, values := flag.Value.String(), filterValues()[f[0]]
-				same := func(v string) bool { return strings.EqualFold(v, value) }
-				if values != nil && !slices.ContainsFunc(values, same) {
-					return usage(cmd, fmt.Errorf("--%s %s: want %s", f[0], value, strings.Join(values, ", ")))
+				filters[f[0]] = flag.Value.String()
+				if want := wantedValue(f[0], filters[f[0]]); want != "" {
+					return usage(cmd, fmt.Errorf("--%s %s: want %s", f[0], filters[f[0]], want))
 				}
-				filters[f[0]] = value
 			}
 		}
 		views := configViews()

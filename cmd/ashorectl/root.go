@@ -71,9 +71,8 @@ func newRoot() *cobra.Command {
 // foreignWords are the words of istioctl and kubectl for each of our commands.
 func foreignWords() map[string][]string {
 	return map[string][]string{
-		"admin":        {"log", "logs"},
 		"apply":        {"create", "replace", "set"},
-		"authz":        {"authn", "auth"},
+		"authz":        {"authn"},
 		"describe":     {"service", "pod"},
 		"edit":         {"patch", "label", "annotate"},
 		"get":          {"services", "endpoints", "list", "ls"},
@@ -95,11 +94,13 @@ func foreignHints() map[string]string {
 		leave   = "leave the word out, and write what follows it"
 		install = "docs/install.md describes how to install and configure ashored"
 		join    = "nothing is injected: machines join with \"ashorectl join-token create\" and \"ashore-agent join\""
+		log     = "did you mean \"admin log\"?"
 		ambient = "there is no ambient mode: each machine has an Envoy of its own, which \"proxy-config\" shows"
 	)
 	return map[string]string{
 		"istioctl": leave, "kubectl": leave, "x": leave, "experimental": leave,
 		"install": install, "uninstall": install, "upgrade": install, "manifest": install,
+		"log": log, "logs": log,
 		"kube-inject": join, "uninject": join, "check-inject": join,
 		"waypoint": ambient, "ztunnel-config": ambient,
 		"bug-report": "collect what \"status\", \"problems\" and \"proxy-config all PROXY\" print, and ashored's log",
@@ -110,9 +111,14 @@ func foreignHints() map[string]string {
 
 // checkKind returns an error with what to do about a kind of Kubernetes or Istio that is not ours.
 func checkKind(cmd *cobra.Command, kind string) error {
-	const workloads = "\"ashorectl workload list\" lists machines, and \"ashorectl get endpoints\" where services run"
+	const (
+		workloads = "\"ashorectl workload list\" lists machines, and \"ashorectl get endpoints\" where services run"
+		services  = "registries and ServiceEntries define them; \"ashorectl get services\" lists them and their origin"
+	)
 	hint, foreign := map[string]string{
 		"pod": workloads, "pods": workloads, "nodes": workloads, "workloads": workloads,
+		"services": services, "service": services, "svc": services,
+		"endpoints": services, "endpoint": services, "ep": services,
 		"secrets":    "\"ashorectl secret list\" lists them",
 		"meshconfig": "docs/meshconfig.md describes its fields",
 	}[strings.ToLower(kind)]
@@ -198,7 +204,7 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 		return usage(cmd, errors.New(text+": "+hint))
 	}
 	cmd.SuggestionsMinimumDistance = min(2, len(name)/3) // short words are similar to too many
-	if similar := cmd.SuggestionsFor(name); len(similar) > 0 {
+	if similar := slices.Compact(cmd.SuggestionsFor(name)); len(similar) > 0 {
 		text += `: did you mean "` + strings.Join(similar, `" or "`) + `"?`
 	}
 	return usage(cmd, errors.New(text))

@@ -32,15 +32,16 @@ func (t *tool) analyzeCommand() *cobra.Command {
 	var settings string
 	cmd := offlineCommand("analyze", func(cmd *cobra.Command, files int, all filestore.Together) error {
 		mesh := &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}
+		var warnings []config.Problem
 		if settings != "" {
 			var err error
-			if mesh, err = meshOf(settings); err != nil {
+			if mesh, warnings, err = meshOf(settings); err != nil {
 				return usage(cmd, fmt.Errorf("--settings: %w", err))
 			}
 		}
 		in, problems := offlineInputs(mesh, all.Objects)
 		findings := []analyze.Finding{}
-		for _, p := range append(all.Problems, problems...) {
+		for _, p := range slices.Concat(warnings, all.Problems, problems) {
 			findings = append(findings, analyze.Invalid(p))
 		}
 		built := push.Build(nil, in)
@@ -56,18 +57,19 @@ func (t *tool) analyzeCommand() *cobra.Command {
 	return cmd
 }
 
-// meshOf reads the mesh-wide settings of a settings file. Other settings are not checked.
-func meshOf(file string) (*push.Mesh, error) {
+// meshOf reads the mesh-wide settings of a settings file, and returns warnings about them. Other
+// settings are not checked.
+func meshOf(file string) (*push.Mesh, []config.Problem, error) {
 	data, err := strictyaml.ReadFile(file)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s := struct {
 		Mesh   yaml.Node
 		Domain string
 	}{Domain: "cluster.local"}
 	if err := yaml.Unmarshal(data, &s); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, nil, fmt.Errorf("%s: %w", file, err)
 	}
 	section := &s.Mesh
 	if section.IsZero() {
@@ -76,10 +78,10 @@ func meshOf(file string) (*push.Mesh, error) {
 	parsed, problems := config.ParseMesh(file, section)
 	for _, p := range problems {
 		if p.IsError() {
-			return nil, errors.New(p.String())
+			return nil, nil, errors.New(p.String())
 		}
 	}
-	return &push.Mesh{Config: parsed, Domain: s.Domain}, nil
+	return &push.Mesh{Config: parsed, Domain: s.Domain}, problems, nil
 }
 
 // offlineCommand returns a command that checks what files define.

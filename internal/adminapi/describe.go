@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -59,24 +60,42 @@ func (a *API) Describe(ctx context.Context, q admin.DescribeQuery) (admin.Descri
 	return out, nil
 }
 
-// workloadTargets returns the ports of a workload. A connected proxy that serves no port has one
-// target with port zero.
+// workloadTargets returns the ports of the connected proxies of that name, or else of the endpoints.
 func (a *API) workloadTargets(c *push.Context, name string) []authz.Target {
+	var out []authz.Target
 	for _, p := range a.Connected() {
-		if p.ID != name && p.Node.ID != name {
-			continue
+		if p.ID == name || isNamed(p.Node, name) {
+			out = append(out, proxyTargets(c, p.Node)...)
 		}
-		for _, ip := range p.Node.IPs.Items() {
-			if found := authz.Targets(c, ip.String(), 0); len(found) > 0 {
-				for i := range found {
-					found[i].Type = p.Node.Type
-				}
-				return found
-			}
-		}
-		return []authz.Target{authz.TargetOf(p.Node)}
+	}
+	if len(out) > 0 {
+		return out
 	}
 	return authz.Targets(c, name, 0)
+}
+
+// isNamed reports whether name is a proxy's ID, NAMESPACE/NAME or an address of it. In
+// NAMESPACE/NAME, the ID may lack its suffix, the namespace.
+func isNamed(n push.Node, name string) bool {
+	short := strings.TrimSuffix(n.ID, "."+n.Namespace)
+	if name == n.ID || name == n.Namespace+"/"+n.ID || name == n.Namespace+"/"+short {
+		return true
+	}
+	address, err := netip.ParseAddr(name)
+	return err == nil && slices.Contains(n.IPs.Items(), address)
+}
+
+// proxyTargets returns the ports of a proxy: one target with port zero if it serves none.
+func proxyTargets(c *push.Context, n push.Node) []authz.Target {
+	for _, ip := range n.IPs.Items() {
+		if found := authz.Targets(c, ip.String(), 0); len(found) > 0 {
+			for i := range found {
+				found[i].Type = n.Type
+			}
+			return found
+		}
+	}
+	return []authz.Target{authz.TargetOf(n)}
 }
 
 // serves reports whether an endpoint is of one of targets.

@@ -3,6 +3,7 @@ package adminapi
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -105,14 +106,18 @@ spec: {selector: {app: gateway}, servers: [{port: {number: 8080, name: http, pro
 	}
 	a.Connected = func() []xds.ProxyStatus {
 		labels := new(intern.Lists[push.Label]).Of([]push.Label{{Key: "app", Value: "gateway"}})
-		return []xds.ProxyStatus{{ID: "gw", Node: push.Node{Type: push.Router, ID: "gw.shop", Namespace: "shop", Labels: labels}}}
+		ips := new(intern.Lists[netip.Addr]).Of([]netip.Addr{netip.MustParseAddr("10.0.0.80")})
+		return []xds.ProxyStatus{{ID: "gw", Node: push.Node{Type: push.Router, ID: "gw.shop", Namespace: "shop", IPs: ips,
+			Labels: labels}}}
 	}
-	got, err = a.Describe(t.Context(), admin.DescribeQuery{Workload: "gw.shop"})
-	if d := cmp.Diff([]admin.AppliedObject{
-		{Place: place("Gateway shop/gw", 32), Effect: "serves HTTP at port 8080, hosts: *"},
-		{Place: place("VirtualService shop/api", 8), Effect: "routes requests for api.example at port 8080"},
-	}, got.Objects); err != nil || d != "" || got.Workloads[0].MutualTLS != "as its Gateways say" {
-		t.Errorf("a gateway: %+v, %v\n%s", got, err, d)
+	for _, name := range []string{"gw.shop", "shop/gw.shop", "shop/gw", "10.0.0.80"} {
+		got, err = a.Describe(t.Context(), admin.DescribeQuery{Workload: name})
+		if d := cmp.Diff([]admin.AppliedObject{
+			{Place: place("Gateway shop/gw", 32), Effect: "serves HTTP at port 8080, hosts: *"},
+			{Place: place("VirtualService shop/api", 8), Effect: "routes requests for api.example at port 8080"},
+		}, got.Objects); err != nil || d != "" || got.Workloads[0].MutualTLS != "as its Gateways say" {
+			t.Errorf("a gateway, by %s: %+v, %v\n%s", name, got, err, d)
+		}
 	}
 	for _, q := range []admin.DescribeQuery{{Service: "x.example"}, {Workload: "shop/x"}} {
 		if _, err := a.Describe(t.Context(), q); !errors.Is(err, admin.ErrNotFound) {
