@@ -43,8 +43,9 @@ const (
 const (
 	// fewServices and manyServices are how many services the attacked meshes have.
 	fewServices, manyServices = 100, 10_000
-	// mostGrowth is by how much one workload may raise the peak of ashored's memory, in KiB. Go's
-	// garbage collector about doubles what is in use, and moves the peak by some 30 MiB by itself.
+	// mostGrowth is by how much one workload may raise the peak of ashored's memory, in KiB. What
+	// is in use counts about twice, because Go collects garbage only when the heap has doubled. The
+	// peak differs by some 30 MiB between equal runs.
 	mostGrowth = 96 << 10
 	// mostKept is what may be left of it afterwards, in KiB.
 	mostKept = 16 << 10

@@ -53,14 +53,8 @@ func TestDynamicDNS(t *testing.T) {
 	ca := harness.NewCA(t)
 	plain := harness.NewBackend(t, "plain", "127.0.0.1:0")
 	cert, key := ca.Issue(t, "a.localhost")
-	l, err := net.Listen("tcp", "127.0.0.1:0") // finds a free port
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	tlsServer(t, l.Addr().String(), cert, key)
 	_, plainPort, _ := net.SplitHostPort(plain.Address)
-	_, securePort, _ := net.SplitHostPort(l.Addr().String())
+	_, securePort, _ := net.SplitHostPort(tlsServer(t, "127.0.0.1:0", cert, key))
 	gatewayIP := m.IP()
 	m.Write("wild.yaml", fmt.Sprintf(dynamic, port, securePort, writeFile(t, t.TempDir(), "ca.pem", ca.PEM()))+
 		gatewayYAML(gatewayIP, strings.ReplaceAll(`
@@ -139,13 +133,7 @@ func TestUnknownHostsByTLS(t *testing.T) {
 	t.Parallel()
 	ca := harness.NewCA(t)
 	cert, key := ca.Issue(t, "a.localhost")
-	l, err := net.Listen("tcp", "127.0.0.1:0") // finds a free port
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	tlsServer(t, l.Addr().String(), cert, key)
-	_, secure, _ := net.SplitHostPort(l.Addr().String())
+	_, secure, _ := net.SplitHostPort(tlsServer(t, "127.0.0.1:0", cert, key))
 	m := harness.New(t, nil, harness.Further(unknownHosts+fmt.Sprintf(
 		"    tls: {mode: SIMPLE, caCertificates: %s}\n  proxyHttpPort: 15080\n", writeFile(t, t.TempDir(), "ca.pem", ca.PEM()))))
 	m.Write("known.yaml", `apiVersion: networking.istio.io/v1

@@ -114,7 +114,7 @@ func TestGatewayTLS(t *testing.T) {
 	cert, key := ca.Issue(t, "one.test")
 	certFile, keyFile := writeFile(t, dir, "cert.pem", cert), writeFile(t, dir, "key.pem", key)
 	passCert, passKey := ca.Issue(t, "pass.test")
-	inner := tlsServer(t, m.IP()+":8443", passCert, passKey)
+	inner, _, _ := strings.Cut(tlsServer(t, m.IP()+":8443", passCert, passKey), ":")
 	m.Write("gw.yaml", service("web.test", at(v1))+fmt.Sprintf(`---
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -251,7 +251,7 @@ func writeFile(t *testing.T, dir, name string, content []byte) string {
 	return path
 }
 
-// tlsServer is an HTTPS server that answers as backend "inner". It returns its IP address.
+// tlsServer is an HTTPS server that answers as backend "inner". It returns its address.
 func tlsServer(t *testing.T, address string, cert, key []byte) string {
 	t.Helper()
 	pair, err := tls.X509KeyPair(cert, key)
@@ -265,8 +265,7 @@ func tlsServer(t *testing.T, address string, cert, key []byte) string {
 	harness.ServeHTTP(t, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("x-backend", "inner")
 	}))
-	ip, _, _ := strings.Cut(address, ":")
-	return ip
+	return l.Addr().String()
 }
 
 // Certificates that Envoy cannot use are shown, each with its words, and cost the others nothing.
