@@ -128,7 +128,7 @@ spec:
 }
 
 // Requests for unknown hosts go out by TLS if the mesh says so. The certificate has to be that host's.
-// A port that the proxy opens for services resolves no hosts: a request for the port would go round.
+// A port that the proxy opens for services resolves no hosts: the proxy would connect to itself.
 func TestUnknownHostsByTLS(t *testing.T) {
 	t.Parallel()
 	ca := harness.NewCA(t)

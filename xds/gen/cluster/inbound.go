@@ -128,7 +128,7 @@ func (in workloadIn) cluster(p workload.Port, pool *networking.ConnectionPoolSet
 	to := in.Target(p)
 	switch {
 	case p.Bound && to == p.At:
-		// The proxy's own listener: nothing is sent there, or it would go round for ever.
+		// The proxy's own listener: nothing is sent there, or the proxy would connect to itself without end.
 	case to == envoy.Address{}: // where the client had connected to
 		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST}
 		c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED

@@ -97,7 +97,7 @@ type OutboundRoute struct {
 	// Host, when not empty, is the only service.
 	Host string
 	// Bound says that the proxy opens the ports, for declared services alone. A request for an unknown
-	// host may name the port itself, and would go round for ever if it were sent to that host.
+	// host may name the port itself: the proxy would connect to itself without end.
 	Bound bool
 }
 

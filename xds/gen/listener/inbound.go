@@ -99,7 +99,7 @@ func (in inboundListenersIn) chains(p workload.Port, apart bool) []chainSpec {
 }
 
 // passthroughChains take what is for none of ports, and close connections to the listener's own
-// port, which would go round for ever. Ports that have a mode of their own have chains of their
+// port, which would loop without end. Ports that have a mode of their own have chains of their
 // own. Source: Istio, which does so for port-level modes of PeerAuthentication.
 func (in inboundListenersIn) passthroughChains(apart bool, ports []workload.Port) []chainSpec {
 	own := envoy.InboundListenPort(in.base.mesh)

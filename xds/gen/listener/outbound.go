@@ -64,7 +64,7 @@ type outboundPlanner struct {
 
 // virtual is the listener to which outbound connections are redirected. It hands them to the
 // listener of their destination; what has none goes where the policy says. A connection to its own
-// port would go round for ever and is closed.
+// port would lead back to it without end, and is closed.
 func (p *outboundPlanner) virtual() listenerSpec {
 	b := p.in.base
 	set := newChainSet(p.lists)
