@@ -38,7 +38,7 @@ help: ## list the targets
 build: ## build the programs into bin/
 	$(GO) build -o bin/ ./cmd/...
 
-tools: demo-tools ## fetch Envoy and Prometheus and build Consul, which tests and demonstrations need, into .tools/ (once)
+tools: demo-tools kubernetes-tools ## fetch Envoy and Prometheus and build Consul and Kubernetes, which tests and demonstrations need, into .tools/ (once)
 	@[ -n "$$PROMETHEUS$$PROMTOOL" ] || tools/prometheus.sh .tools/prometheus
 	@$(GO) mod download -C tools/istio # for its dashboards
 
@@ -57,6 +57,20 @@ consul-tool:
 	elif ! .tools/consul version 2>/dev/null | grep -q '^Consul $(consul-version)'; then \
 		echo 'building Consul $(consul-version) (once; with an empty cache some 3 minutes on 2 cores)'; mkdir -p .tools; \
 		$(GO) build -C tools/consul -trimpath -ldflags '-s -w' -o '$(CURDIR)/.tools/consul.new' github.com/hashicorp/consul && mv .tools/consul.new .tools/consul; \
+	fi
+
+# Kubernetes and etcd are for tests only, in the module tools/kubernetes. KUBERNETES names a folder with
+# the three programs to use instead.
+kubernetes-version = $(shell awk '$$1 == "k8s.io/kubernetes" { print $$2 }' tools/kubernetes/go.mod)
+
+kubernetes-tools:
+	@if [ -z "$$KUBERNETES" ] && ! .tools/kubernetes/kube-apiserver --version 2>/dev/null | grep -q '^Kubernetes $(kubernetes-version)$$'; then \
+		echo 'building Kubernetes $(kubernetes-version) (once; with an empty cache some 8 minutes on 2 cores)'; mkdir -p .tools/kubernetes; \
+		for package in go.etcd.io/etcd/server/v3 k8s.io/kubernetes/cmd/kube-controller-manager k8s.io/kubernetes/cmd/kube-apiserver; do \
+			name="$${package##*/}"; [ "$$name" != v3 ] || name=etcd; \
+			CGO_ENABLED=0 $(GO) build -C tools/kubernetes -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(kubernetes-version)' \
+				-o "$(CURDIR)/.tools/kubernetes/$$name" "$$package" || exit 1; \
+		done; \
 	fi
 
 run: build demo-tools ## a working mesh on this machine, without root
@@ -130,4 +144,4 @@ package-texts: # what people read, with everything that it links to
 clean: ## remove build results and .run; downloaded tools stay
 	rm -rf bin .run dist coverage.out .tools/quickstart .tools/echo
 
-.PHONY: help build tools demo-tools consul-tool net-tools run test e2e check bench parity fuzz golden package package-texts clean
+.PHONY: help build tools demo-tools consul-tool kubernetes-tools net-tools run test e2e check bench parity fuzz golden package package-texts clean

@@ -39,8 +39,9 @@ func levels() []struct {
 		{10, []string{"config", "config/storage", "registry", "xds/envoytypes"}},
 		{15, []string{"xds/resource"}},
 		{20, []string{"push", "xds/ads"}},
+		{29, []string{"registry/kube"}},
 		{30, []string{"analyze", "filestore", "filestore/bolt", "filestore/consul", "mcp", "registry/entry",
-			"registry/consul", "registry/shared", "registry/kube", "registry/vip", "ca/...", "agent/intercept", "agent/dns",
+			"registry/consul", "registry/shared", "registry/kube/...", "registry/vip", "ca/...", "agent/intercept", "agent/dns",
 			"agent/metrics", "agent/probe", "agent/relay", "agent/envoy", "xds/gen/envoy"}},
 		{31, []string{"xds/gen/destination", "xds/gen/workload", "xds/gen/access", "xds/gen/telemetry", "xds/gen/patch"}},
 		{32, []string{"xds/authz", "xds/gen/endpoint", "xds/gen/secret", "xds/gen/layout"}},
@@ -61,7 +62,7 @@ type importFence struct {
 func importFences() []importFence {
 	return []importFence{
 		{"github.com/envoyproxy/go-control-plane", []string{"xds", "xds/ads", "xds/authz", "xds/envoytypes", "xds/gen/...", "agent/...", "mcp", "bench/..."}},
-		{"k8s.io/client-go", []string{"registry/kube", "webhook"}},
+		{"k8s.io", []string{"registry/kube/...", "bench/..."}},
 		{"github.com/hashicorp/consul/api", []string{"registry/consul", "filestore/consul"}},
 		{"github.com/miekg/dns", []string{"agent/dns", "agent/intercept"}},
 		{"go.etcd.io/bbolt", []string{"filestore/bolt"}},

@@ -1,0 +1,125 @@
+package kube
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Resource is a kind of object that the API server lists and watches, as a typed client of client-go
+// does: Resource[*corev1.PodList]{"pods", c.Client.CoreV1().Pods("")}.
+type Resource[L runtime.Object] struct {
+	// Name is its plural name, for problems: "pods".
+	Name string
+	// Client lists and watches it.
+	Client interface {
+		List(context.Context, metav1.ListOptions) (L, error)
+		Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+	}
+	// Fields is a field selector. Empty selects all.
+	Fields string
+}
+
+// Handler receives the objects of a Resource. One goroutine calls its functions, one at a time. The
+// handler owns what it receives.
+type Handler[T runtime.Object] struct {
+	// Strip removes what is not used from an object, before it is stored anywhere. May be nil.
+	Strip func(T)
+	// Replace receives all objects: at first, and after the watch could not continue where it broke.
+	// Objects that were there before and are not listed may be deleted, or the API server lost them.
+	Replace func([]T)
+	// Set receives an object that was created or changed, and Delete one that was deleted.
+	Set, Delete func(T)
+	// Report receives why the objects cannot be read, and nil once they can be. It may be called from
+	// another goroutine, and several times with the same error.
+	Report func(error)
+}
+
+// The pause before the next attempt grows from minPause to maxPause.
+const minPause, maxPause = 500 * time.Millisecond, 10 * time.Second
+
+// Watch lists and watches a kind of object until ctx ends. If the API server is unreachable, it
+// retries and reports. Only the first list and a watch that cannot continue list again.
+func Watch[T runtime.Object, L runtime.Object](ctx context.Context, c *Cluster, r Resource[L], h Handler[T]) {
+	explain := func(err error) error {
+		if ctx.Err() == nil {
+			h.Report(c.Explain(err, "list and watch", r.Name))
+		}
+		return err
+	}
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = r.Fields
+			list, err := r.Client.List(ctx, o)
+			return list, explain(err)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = r.Fields
+			w, err := r.Client.Watch(ctx, o)
+			return w, explain(err)
+		},
+	}
+	var kind T
+	cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, c.Client), kind, &store[T]{h},
+		cache.ReflectorOptions{Name: r.Name, Backoff: &wait.Backoff{
+			Duration: minPause, Factor: 2, Jitter: 0.2, Steps: 10, Cap: maxPause,
+		}}).RunWithContext(ctx)
+}
+
+// store passes what a reflector would store to a Handler.
+type store[T runtime.Object] struct{ h Handler[T] }
+
+var _ cache.TransformingStore = (*store[runtime.Object])(nil)
+
+// Transformer implements cache.TransformingStore, for the objects of a list that is streamed.
+func (s *store[T]) Transformer() cache.TransformFunc {
+	return func(o any) (any, error) {
+		if t, ok := o.(T); ok && s.h.Strip != nil {
+			s.h.Strip(t)
+		}
+		return o, nil
+	}
+}
+
+func (s *store[T]) Replace(all []any, _ string) error {
+	out := make([]T, 0, len(all))
+	for _, o := range all {
+		if t, ok := s.stripped(o); ok {
+			out = append(out, t)
+		}
+	}
+	s.h.Replace(out)
+	return nil
+}
+
+func (s *store[T]) Add(o any) error { return s.Update(o) }
+
+func (s *store[T]) Update(o any) error {
+	if t, ok := s.stripped(o); ok {
+		s.h.Set(t)
+	}
+	return nil
+}
+
+func (s *store[T]) Delete(o any) error {
+	if t, ok := s.stripped(o); ok {
+		s.h.Delete(t)
+	}
+	return nil
+}
+
+func (s *store[T]) Resync() error { return nil }
+
+// stripped returns an object without what is not used.
+func (s *store[T]) stripped(o any) (T, bool) {
+	t, ok := o.(T)
+	if ok && s.h.Strip != nil {
+		s.h.Strip(t)
+	}
+	return t, ok
+}
