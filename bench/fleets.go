@@ -108,8 +108,8 @@ func measure(ctx context.Context, c setup, p *process) (fleet.Result, error) {
 		return fleet.Result{}, err
 	}
 	return fleet.Run(ctx, fleet.RunConfig{
-		Shape: p.mesh.Shape, Dir: p.mesh.Dir, Addr: p.addr, PID: p.pid(), Authority: a, Proxies: c.Proxies,
-		Rounds: 5, Churn: 50, Timeout: 2 * time.Minute,
+		Shape: p.mesh.Shape, Addr: p.addr, PID: p.pid(), Authority: a, Proxies: c.Proxies,
+		Changes: p.mesh.FileChanges(p.mesh.Dir, c.Proxies, 5, 50), Timeout: 2 * time.Minute,
 		Report: func(f fleet.Figures) {
 			say("    %-8s %6.3f CPU-s  %8.1f ms  %7.1f MB  %d missing", f.Phase, f.ServerCPU, f.MaxMs, f.PeakMB, f.Missing)
 		},
