@@ -56,6 +56,7 @@ type Server struct {
 	refused   atomic.Pointer[string]       // why the latest settings are not in use; nil: they are
 	published atomic.Pointer[push.Context] // what proxies are served from; nil before the first build
 	exports   []export
+	clusters  map[string]*cluster // by the name of their source
 	proxies   *xds.Server
 	assembler *push.Assembler
 	api       *adminapi.API
@@ -86,7 +87,7 @@ func New(ctx context.Context, s settings.Config, log hclog.Logger) (*Server, err
 }
 
 func newServer(s settings.Config, log hclog.Logger) *Server {
-	return &Server{log: log, cfg: s, registry: newRegistry()}
+	return &Server{log: log, cfg: s, registry: newRegistry(), clusters: map[string]*cluster{}}
 }
 
 // Run runs all parts until ctx ends or one fails, and closes everything.

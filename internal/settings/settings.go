@@ -293,9 +293,11 @@ func (s *Config) readNetworks(wrong report) []feed.Problem {
 	networks, problems := config.ParseNetworks(s.MeshNetworks, data)
 	for _, n := range networks.Networks {
 		for _, e := range n.Endpoints {
-			registry := func(source Source) bool { return source.Name == e.GetFromRegistry() && source.Kind == "consul" }
+			registry := func(source Source) bool {
+				return source.Name == e.GetFromRegistry() && (source.Kind == "consul" || source.Kind == kubernetesKind)
+			}
 			if e.GetFromRegistry() != "" && !slices.ContainsFunc(s.SourceList, registry) {
-				wrong("meshNetworks", "fromRegistry: %q is not the name of a source of kind consul", e.GetFromRegistry())
+				wrong("meshNetworks", "fromRegistry: %q is not the name of a source of kind consul or kubernetes", e.GetFromRegistry())
 			}
 		}
 	}

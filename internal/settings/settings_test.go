@@ -79,7 +79,7 @@ func TestWrongSettings(t *testing.T) {
 		{"domain with an empty part", address + "domain: .local\n", `ashored.yaml:2: domain: want a suffix`},
 		{"no setting", address + "foo: 1\n", "ashored.yaml:2: foo: unknown setting; known here: admin, attestors, ca, domain, "},
 		{"a source without folder", address + "sources: [{kind: files}]\n", "ashored.yaml:2: sources[0].folder: empty: name a path"},
-		{"a source of no kind", address + "sources:\n- name: x\n", `ashored.yaml:3: sources[0].kind: "" is no kind of source: want consul, files, mcp or store`},
+		{"a source of no kind", address + "sources:\n- name: x\n", `ashored.yaml:3: sources[0].kind: "" is no kind of source: want consul, files, kubernetes, mcp or store`},
 		{"an unknown option", address + "sources:\n- kind: files\n  foldr: /x\n", `ashored.yaml:4: sources[0].foldr: unknown setting; did you mean "folder"?`},
 		{"an option of the wrong type", address + "sources:\n- kind: files\n  folder: /x\n  required: 7\n", "ashored.yaml:5: sources[0].required: want true or false"},
 		{"two sources of one name", address + "sources:\n- {kind: files, folder: /x}\n- {kind: files, folder: /y}\n", `ashored.yaml:4: sources[1].name: "files" is there twice`},
