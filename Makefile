@@ -38,9 +38,8 @@ help: ## list the targets
 build: ## build the programs into bin/
 	$(GO) build -o bin/ ./cmd/...
 
-tools: demo-tools kubernetes-tools ## fetch Envoy and Prometheus and build Consul and Kubernetes, which tests and demonstrations need, into .tools/ (once)
+tools: demo-tools kubernetes-tools istio-tool ## fetch Envoy and Prometheus and build Consul, Kubernetes and Istio's agent, which tests and demonstrations need, into .tools/ (once)
 	@[ -n "$$PROMETHEUS$$PROMTOOL" ] || tools/prometheus.sh .tools/prometheus
-	@$(GO) mod download -C tools/istio # for its dashboards
 
 # ENVOY names another program to use instead.
 demo-tools: consul-tool
@@ -71,6 +70,18 @@ kubernetes-tools:
 			CGO_ENABLED=0 $(GO) build -C tools/kubernetes -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(kubernetes-version)' \
 				-o "$(CURDIR)/.tools/kubernetes/$$name" "$$package" || exit 1; \
 		done; \
+	fi
+
+# Istio's agent is for tests only, in the module tools/istio. PILOT_AGENT names another program to use
+# instead. The tests of dashboards read the sources of that module, too.
+istio-version = $(shell awk '$$1 == "istio.io/istio" { print $$2 }' tools/istio/go.mod)
+
+istio-tool:
+	@$(GO) mod download -C tools/istio istio.io/istio
+	@if [ -z "$$PILOT_AGENT" ] && ! .tools/pilot-agent version --short 2>/dev/null | grep -q ' $(istio-version)$$'; then \
+		echo "building Istio's agent $(istio-version) (once; with an empty cache some 2 minutes on 2 cores)"; mkdir -p .tools; \
+		CGO_ENABLED=0 $(GO) build -C tools/istio -trimpath -ldflags '-s -w -X istio.io/istio/pkg/version.buildVersion=$(istio-version)' \
+			-o '$(CURDIR)/.tools/pilot-agent.new' istio.io/istio/pilot/cmd/pilot-agent && mv .tools/pilot-agent.new .tools/pilot-agent; \
 	fi
 
 run: build demo-tools ## a working mesh on this machine, without root
@@ -117,8 +128,8 @@ golden: ## rewrite the expected results of golden tests
 
 package-build = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X github.com/ashore-mesh/ashore/internal/build.version=$(VERSION)' $$(git rev-parse HEAD >/dev/null 2>&1 && echo -buildvcs=true)
 
-package: package-texts ## deb and rpm packages for amd64 and arm64, and an archive for this architecture, in dist/
-	@rm -rf '$(DIST)'/*.deb '$(DIST)'/*.rpm '$(DIST)/build/doc' '$(DIST)/build/completion'
+package: package-texts ## deb and rpm packages and images (OCI) for amd64 and arm64, and an archive for this architecture, in dist/
+	@rm -rf '$(DIST)'/*.deb '$(DIST)'/*.rpm '$(DIST)'/*.oci.tar '$(DIST)/build/doc' '$(DIST)/build/completion'
 	@mkdir -p '$(DIST)/build/completion'
 	@cp -r '$(DIST)/ashore' '$(DIST)/build/doc'
 	$(package-build) -o '$(DIST)/build/host/' ./cmd/...
@@ -132,6 +143,7 @@ package: package-texts ## deb and rpm packages for amd64 and arm64, and an archi
 			DIST='$(DIST)' ARCH=$$arch VERSION='$(VERSION)' ENVOY_VERSION=$(envoy-version) ENVOY_RELEASE=$(ENVOY_RELEASE) \
 				$(GO) tool -modfile=tools/nfpm/go.mod nfpm package --config systemd/packaging/$$name.yaml --packager $$format --target '$(DIST)' || exit 1; \
 		done; done; \
+		tools/images.sh '$(DIST)' '$(VERSION)' $$arch .tools/envoy-$(envoy-version)-$$arch || exit 1; \
 	done
 	@cp -r '$(DIST)/build/host' '$(DIST)/ashore/bin' && cp systemd/packaging/archive-readme '$(DIST)/ashore/README.md' && cp -r systemd systemd/packaging/ashored.yaml '$(DIST)/ashore' && rm -r '$(DIST)/ashore/systemd/packaging'
 	tar -C '$(DIST)' -czf "$(DIST)/ashore-$$($(GO) env GOOS)-$$($(GO) env GOARCH).tar.gz" ashore
@@ -144,4 +156,4 @@ package-texts: # what people read, with everything that it links to
 clean: ## remove build results and .run; downloaded tools stay
 	rm -rf bin .run dist coverage.out .tools/quickstart .tools/echo
 
-.PHONY: help build tools demo-tools consul-tool kubernetes-tools net-tools run test e2e check bench parity fuzz golden package package-texts clean
+.PHONY: help build tools demo-tools consul-tool kubernetes-tools istio-tool net-tools run test e2e check bench parity fuzz golden package package-texts clean
