@@ -348,7 +348,8 @@ func TestRealCluster(t *testing.T) {
 	groups := []string{"networking.istio.io", "security.istio.io", "telemetry.istio.io", "extensions.istio.io"}
 	account(t, real, "ashored", rule(groups, all, "list", "watch"), rule(groups, []string{"*/status"}, "patch"),
 		rule(groups, []string{"gateways"}, "create"),
-		rule([]string{"admissionregistration.k8s.io"}, []string{"validatingwebhookconfigurations"}, "list", "watch", "patch"))
+		map[string]any{"apiGroups": []string{"admissionregistration.k8s.io"}, "resources": []string{"validatingwebhookconfigurations"},
+			"resourceNames": []string{WebhookName}, "verbs": []string{"list", "watch", "patch"}})
 	o := kube.DefaultOptions()
 	o.Kubeconfig = real.Kubeconfig("istio-system", "everything")
 	c := connect(t, o)
