@@ -115,9 +115,9 @@ func (st *stream) await(done <-chan error) error {
 		return err
 	case <-expired:
 		s.metrics.refused.WithLabelValues("certificate expired").Inc()
-		st.logLine(hclog.Warn, "stream ended: the proxy's certificate has expired", "peer", st.peer,
+		st.logLine(hclog.Warn, "stream ended: the proxy's certificate or token has expired", "peer", st.peer,
 			"identity", who.Identity, "serial", who.Serial, "expired", who.Expires)
-		return status.Error(codes.Unauthenticated, "the client certificate has expired: connect with a newer one")
+		return status.Error(codes.Unauthenticated, "the client certificate or token has expired: connect with a newer one")
 	case why := <-st.cut:
 		s.metrics.refused.WithLabelValues("not authenticated any more").Inc()
 		if st.reads.Load() {
