@@ -22,7 +22,6 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/ashore-mesh/ashore/internal/secret"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
@@ -34,7 +33,7 @@ import (
 type real struct {
 	*testkube.Cluster
 	t     *testing.T
-	admin kubernetes.Interface
+	admin *kube.Cluster
 	own   *kube.Cluster // has the rights that grant gives
 }
 
@@ -55,7 +54,7 @@ func newReal(t *testing.T) *real {
 		}
 		return c
 	}
-	r.admin, r.own = connect(r.Kubeconfig("istio-system", "admin")).Client, connect(r.Kubeconfig("istio-system", "ashored"))
+	r.admin, r.own = connect(r.Kubeconfig("istio-system", "admin")), connect(r.Kubeconfig("istio-system", "ashored"))
 	return r
 }
 
@@ -207,7 +206,7 @@ func newTestKey(t *testing.T) *ecdsa.PrivateKey {
 
 // sign signs every approved request for a signer until ctx ends.
 func (r *real) sign(ctx context.Context, name string, key crypto.Signer) {
-	requests := r.admin.CertificatesV1().CertificateSigningRequests()
+	requests := r.admin.Client.CertificatesV1().CertificateSigningRequests()
 	authority := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
 	w, err := requests.Watch(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -284,7 +283,7 @@ func (r *real) signer() {
 	if _, err = s.Sign(short, request, time.Hour); err == nil {
 		t.Error("nobody signed, and there is a certificate")
 	}
-	left, err := r.admin.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{})
+	left, err := r.admin.Client.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(left.Items) > 0 {
 		t.Errorf("%d requests are left, error %v", len(left.Items), err)
 	}
@@ -325,7 +324,7 @@ func (r *real) roots() {
 		t.Helper()
 		r.wait("roots", func() error {
 			for _, n := range namespaces {
-				o, err := r.admin.CoreV1().ConfigMaps(n).Get(ctx, "istio-ca-root-cert", metav1.GetOptions{})
+				o, err := r.admin.Client.CoreV1().ConfigMaps(n).Get(ctx, "istio-ca-root-cert", metav1.GetOptions{})
 				if err != nil {
 					return err
 				}
@@ -343,7 +342,7 @@ func (r *real) roots() {
 	set("two")
 	changed <- struct{}{}
 	has("two", "default", "edge", "shop")
-	maps := r.admin.CoreV1().ConfigMaps("shop")
+	maps := r.admin.Client.CoreV1().ConfigMaps("shop")
 	o, err := maps.Get(ctx, "istio-ca-root-cert", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -353,7 +352,7 @@ func (r *real) roots() {
 		t.Fatal(err)
 	}
 	has("twox", "shop")
-	if err := r.admin.CoreV1().ConfigMaps("edge").Delete(ctx, "istio-ca-root-cert", metav1.DeleteOptions{}); err != nil {
+	if err := r.admin.Client.CoreV1().ConfigMaps("edge").Delete(ctx, "istio-ca-root-cert", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	has("two", "edge")
@@ -388,7 +387,7 @@ func (r *real) secrets() {
 		t.Helper()
 		o := tlsSecret(name, data...)
 		o.Type = kind
-		if _, err := r.admin.CoreV1().Secrets("edge").Create(ctx, o, metav1.CreateOptions{}); err != nil {
+		if _, err := r.admin.Client.CoreV1().Secrets("edge").Create(ctx, o, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -415,7 +414,7 @@ func (r *real) secrets() {
 	})
 	r.StartAPI()
 	has(secret.Secret{Certificate: "c", Key: "k"})
-	if err := r.admin.CoreV1().Secrets("edge").Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
+	if err := r.admin.Client.CoreV1().Secrets("edge").Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	has(secret.Secret{})
