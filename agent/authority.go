@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -18,6 +19,7 @@ import (
 	securityv1 "istio.io/api/security/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/agent/relay"
+	"github.com/ashore-mesh/ashore/ca"
 )
 
 // askTimeout bounds one request for a certificate.
@@ -105,10 +107,6 @@ func (a *authority) askOne(ctx context.Context, address string, q certificateReq
 // createCertificate sends one request over a connection, and closes it.
 func (a *authority) createCertificate(ctx context.Context, conn *tls.Conn,
 	q certificateRequest) (answer *securityv1.IstioCertificateResponse, err error) {
-	csr, err := newRequest(q.key)
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
 	client, err := relay.NewClient("control-plane", conn,
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxIdentityFile)))
 	if err != nil {
@@ -117,15 +115,38 @@ func (a *authority) createCertificate(ctx context.Context, conn *tls.Conn,
 	defer func() { err = errors.Join(err, client.Close()) }()
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	r := &securityv1.IstioCertificateRequest{Csr: string(csr)}
-	r.Metadata = q.metadata()
 	if q.token != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+q.token)
 	}
 	if a.cluster != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, clusterHeader, a.cluster)
 	}
-	return securityv1.NewIstioCertificateServiceClient(client).CreateCertificate(ctx, r)
+	send := func(identity string) (*securityv1.IstioCertificateResponse, error) {
+		csr, err := newRequest(q.key, identity)
+		if err != nil {
+			return nil, err
+		}
+		r := &securityv1.IstioCertificateRequest{Csr: string(csr), Metadata: q.metadata()}
+		return securityv1.NewIstioCertificateServiceClient(client).CreateCertificate(ctx, r)
+	}
+	if answer, err = send(""); err == nil {
+		return answer, nil
+	}
+	if identity := neededIdentity(err); identity != "" {
+		return send(identity)
+	}
+	return nil, err
+}
+
+// neededIdentity is the SPIFFE ID that the request for a certificate has to have, because a signer
+// outside of the control plane signs it. Empty: that is not why it was refused.
+func neededIdentity(err error) string {
+	for _, d := range status.Convert(err).Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetReason() == ca.NeedsIdentity {
+			return info.GetMetadata()[ca.IdentityKey]
+		}
+	}
+	return ""
 }
 
 // clusterHeader says which cluster the token of a service account is from. Source: Istio's agent.

@@ -251,7 +251,7 @@ func TestJoinRefused(t *testing.T) {
 		{"a certificate for another key", answer(func(c []string) []string {
 			key := ca.NewKey()
 			return m.issue(t, spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"},
-				must(newRequest(key)), time.Hour)
+				must(newRequest(key, "")), time.Hour)
 		}), true, []string{"the certificate is for another key"}},
 		{"garbage", answer(func(c []string) []string { c[0] = "x"; return c }), true,
 			[]string{"element 1 of the chain: it holds no PEM block"}},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -19,6 +20,8 @@ type setup struct {
 	Proxies int
 	// TLS says that proxies connect by mutual TLS, each with a certificate of its own.
 	TLS bool
+	// Kubernetes says that the mesh is a cluster.
+	Kubernetes bool
 }
 
 // title names a setup to people.
@@ -28,6 +31,9 @@ func (c setup) title() string {
 		scope = fmt.Sprintf("scoped to %d namespaces", c.Namespaces)
 	}
 	title := fmt.Sprintf("%d services × %d endpoints, %d proxies, %s", c.Services, c.Endpoints, c.Proxies, scope)
+	if c.Kubernetes {
+		title += ", Kubernetes"
+	}
 	if c.TLS {
 		title += ", mutual TLS"
 	}
@@ -87,7 +93,7 @@ func (b *bench) compare(ctx context.Context, c setup) (comparison, error) {
 		return out, err
 	}
 	say("  floor")
-	if out.floor, err = measure(ctx, c, floor); err != nil {
+	if out.floor, err = measure(ctx, floor, fleetRun(c, floor)); err != nil {
 		return out, err
 	}
 	ashored, err := b.start(ctx, c)
@@ -95,25 +101,28 @@ func (b *bench) compare(ctx context.Context, c setup) (comparison, error) {
 		return out, err
 	}
 	say("  ashored")
-	out.ours, err = measure(ctx, c, ashored)
+	out.ours, err = measure(ctx, ashored, fleetRun(c, ashored))
 	return out, err
 }
 
-// measure runs the fleet against p, and stops p.
-func measure(ctx context.Context, c setup, p *process) (fleet.Result, error) {
+// fleetRun are changes of the files that p serves.
+func fleetRun(c setup, p *process) fleet.RunConfig {
+	return fleet.RunConfig{Proxies: c.Proxies, Changes: c.FileChanges(p.mesh.Dir, c.Proxies, 5, 50),
+		Report: func(f fleet.Figures) {
+			say("    %-8s %6.3f CPU-s  %8.1f ms  %7.1f MB  %d missing", f.Phase, f.ServerCPU, f.MaxMs, f.PeakMB, f.Missing)
+		}}
+}
+
+// measure runs a fleet against p, and stops p.
+func measure(ctx context.Context, p *process, run fleet.RunConfig) (fleet.Result, error) {
 	defer p.stop()
 	defer debug.FreeOSMemory() // the garbage of one fleet is not the next one's
 	a, err := p.mesh.authority(ctx)
 	if err != nil {
 		return fleet.Result{}, err
 	}
-	return fleet.Run(ctx, fleet.RunConfig{
-		Shape: p.mesh.Shape, Dir: p.mesh.Dir, Addr: p.addr, PID: p.pid(), Authority: a, Proxies: c.Proxies,
-		Rounds: 5, Churn: 50, Timeout: 2 * time.Minute,
-		Report: func(f fleet.Figures) {
-			say("    %-8s %6.3f CPU-s  %8.1f ms  %7.1f MB  %d missing", f.Phase, f.ServerCPU, f.MaxMs, f.PeakMB, f.Missing)
-		},
-	})
+	run.Shape, run.Addr, run.PID, run.Authority, run.Timeout = p.mesh.Shape, p.addr, p.pid(), a, 2*time.Minute
+	return fleet.Run(ctx, run)
 }
 
 // start starts ashored on a fresh mesh, with TLS with an authority that signs for the proxies too.
@@ -147,6 +156,8 @@ type target struct {
 	phase, what, unit string
 	value             func(fleet.Figures) float64
 	factor, plus      float64
+	// quantile of all rounds. Default 0.5, the median.
+	quantile float64
 }
 
 // targets are those of a comparison.
@@ -154,15 +165,21 @@ func (c comparison) targets() []target {
 	cpu := func(f fleet.Figures) float64 { return f.ServerCPU }
 	last := func(f fleet.Figures) float64 { return f.MaxMs }
 	peak := func(f fleet.Figures) float64 { return f.PeakMB }
+	if c.Kubernetes {
+		return []target{
+			{"readiness", "server CPU", "s", cpu, 3, 0.02, 0}, {"readiness", "last proxy, median", "ms", last, 0, 20, 0},
+			{"readiness", "last proxy, 99 %", "ms", last, 0, 20, 0.99}, {"rolling", "server CPU", "s", cpu, 2, 0, 0},
+		}
+	}
 	all := []target{
-		{"connect", "server CPU", "s", cpu, 2, 0}, {"connect", "last proxy", "ms", last, 1.2, 0},
-		{"endpoint", "server CPU", "s", cpu, 3, 0.02}, {"endpoint", "last proxy", "ms", last, 1, 20},
-		{"route", "server CPU", "s", cpu, 2, 0}, {"route", "last proxy", "ms", last, 2, 0},
-		{"churn", "server CPU", "s", cpu, 2, 0}, {"churn", "memory at its peak", "MB", peak, 1, 150},
+		{"connect", "server CPU", "s", cpu, 2, 0, 0}, {"connect", "last proxy", "ms", last, 1.2, 0, 0},
+		{"endpoint", "server CPU", "s", cpu, 3, 0.02, 0}, {"endpoint", "last proxy", "ms", last, 1, 20, 0},
+		{"route", "server CPU", "s", cpu, 2, 0, 0}, {"route", "last proxy", "ms", last, 2, 0, 0},
+		{"churn", "server CPU", "s", cpu, 2, 0, 0}, {"churn", "memory at its peak", "MB", peak, 1, 150, 0},
 	}
 	if c.Policies > 0 {
-		all = append(all, target{"policy", "server CPU", "s", cpu, 3, 0.02},
-			target{"policy", "last proxy", "ms", last, 1, 20})
+		all = append(all, target{"policy", "server CPU", "s", cpu, 3, 0.02, 0},
+			target{"policy", "last proxy", "ms", last, 1, 20, 0})
 	}
 	return all
 }
@@ -171,7 +188,8 @@ func (c comparison) targets() []target {
 func (c comparison) report() string {
 	t := newTable(c.title(), "phase", "measure", "ashored:", "floor:", "ratio:", "at most", "")
 	for _, k := range c.targets() {
-		v, w := median(c.ours, k.phase, k.value), median(c.floor, k.phase, k.value)
+		q := cmp.Or(k.quantile, 0.5)
+		v, w := quantile(c.ours, k.phase, q, k.value), quantile(c.floor, k.phase, q, k.value)
 		t.row(k.phase, k.what, k.number(v), k.number(w), fmt.Sprintf("%.2f", v/w), k.limit(),
 			judge(v <= k.factor*w+k.plus && missing(c.ours, k.phase) <= missing(c.floor, k.phase)))
 	}
@@ -199,6 +217,8 @@ func (k target) limit() string {
 	switch {
 	case k.plus == 0:
 		return factor
+	case k.factor == 0:
+		return fmt.Sprintf("%g %s", k.plus, k.unit)
 	case k.factor == 1:
 		return plus
 	}
@@ -207,6 +227,11 @@ func (k target) limit() string {
 
 // median is the median of a figure over the rounds of a phase.
 func median(r fleet.Result, phase string, value func(fleet.Figures) float64) float64 {
+	return quantile(r, phase, 0.5, value)
+}
+
+// quantile is a quantile of a figure over the rounds of a phase: 0.5 is the median.
+func quantile(r fleet.Result, phase string, q float64, value func(fleet.Figures) float64) float64 {
 	var all []float64
 	for _, f := range r.Phases {
 		if f.Phase == phase {
@@ -217,7 +242,7 @@ func median(r fleet.Result, phase string, value func(fleet.Figures) float64) flo
 		return 0
 	}
 	slices.Sort(all)
-	return all[len(all)/2]
+	return all[int(q*float64(len(all)))]
 }
 
 // missing is how many proxies did not converge in the rounds of a phase; empty: of all phases.

@@ -106,7 +106,7 @@ func (j *joining) measure(ctx context.Context, n int) (string, error) {
 		return "", err
 	}
 	made := time.Since(began)
-	before, _, err := fleet.Cost(j.pid())
+	before, err := fleet.CostOf(j.pid())
 	if err != nil {
 		return "", err
 	}
@@ -123,13 +123,13 @@ func (j *joining) measure(ctx context.Context, n int) (string, error) {
 		})
 	}
 	registered, err := j.registered(ctx, n)
-	after, memory, costErr := fleet.Cost(j.pid())
+	after, costErr := fleet.CostOf(j.pid())
 	cancel()
 	if err := errors.Join(err, g.Wait(), costErr); err != nil {
 		return "", err
 	}
 	return j.table(n, registered) + fmt.Sprintf(
-		"ashored: %.2f s of CPU, %.0f MB at its peak. The tokens were made before, in %s.\n\n", after-before, memory,
+		"ashored: %.2f s of CPU, %.0f MB at its peak. The tokens were made before, in %s.\n\n", after.CPU-before.CPU, after.PeakMB,
 		seconds(made)), nil
 }
 

@@ -5,6 +5,7 @@
 //	bench                     at 200 and 1000 proxies, and the table of ratios
 //	bench -tls                the same by mutual TLS, and with policies
 //	bench -joins 1000         how long so many workloads need to join
+//	bench -kubernetes         a large cluster of Kubernetes
 //	bench -all                everything
 package main
 
@@ -55,6 +56,8 @@ type mesh struct {
 	// AuthorityDir is the folder of the authority that signs for it, as the setting ca.plugged has
 	// it. Empty: plaintext.
 	AuthorityDir string
+	// Kubeconfig is how to reach the cluster that the mesh is. Empty: it is the files in Dir.
+	Kubeconfig string
 }
 
 // authority reads the authority; nil without one.

@@ -89,9 +89,13 @@ func (b *bench) startAshored(ctx context.Context, m mesh, tls bool) (*process, e
 		plaintext, secure = "", xds
 	}
 	socket, file := filepath.Join(state, "admin.sock"), state+".yaml"
-	settings := fmt.Sprintf("sources: [{kind: files, folder: %s}]\nstate: %s\nlog: {level: error}\n"+
+	source := "kind: files, folder: " + m.Dir
+	if m.Kubeconfig != "" {
+		source = "kind: kubernetes, kubeconfig: " + m.Kubeconfig
+	}
+	settings := fmt.Sprintf("sources: [{%s}]\nstate: %s\nlog: {level: error}\n"+
 		"xds: {address: %q, plaintextAddress: %q}\nmetrics: {address: %q}\nadmin: {socket: %s}\nca: {plugged: %q}\n",
-		m.Dir, state, secure, plaintext, metrics, socket, m.AuthorityDir)
+		source, state, secure, plaintext, metrics, socket, m.AuthorityDir)
 	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 		return nil, err
 	}

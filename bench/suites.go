@@ -24,6 +24,7 @@ type bench struct {
 
 	plain, secure []setup // fleets
 	joins         int     // workloads that join at once; zero: none
+	cluster       bool    // a large cluster of Kubernetes
 	filters       int     // EnvoyFilters of a further plaintext fleet; zero: no such fleet
 
 	self, work string // this program, and a folder for what it writes
@@ -41,6 +42,7 @@ func parseFlags(args []string) (*bench, error) {
 	proxies := fs.String("proxies", "200,1000", "sizes of the fleet")
 	tls := fs.Bool("tls", false, "fleets that connect by mutual TLS, and one with policies")
 	fs.IntVar(&b.joins, "joins", 0, "so many workloads join at once")
+	fs.BoolVar(&b.cluster, "kubernetes", false, "a large cluster of Kubernetes")
 	fs.IntVar(&b.filters, "filters", 0, "add a plaintext fleet with so many EnvoyFilters")
 	all := fs.Bool("all", false,
 		"everything: also 100 EnvoyFilters, 50 endpoints a service, a scoped mesh, and all of the above")
@@ -62,9 +64,9 @@ func parseFlags(args []string) (*bench, error) {
 	if b.joins < 0 {
 		return nil, fmt.Errorf("%w: -joins %d: want a number such as 1000", errUsage, b.joins)
 	}
-	named := *tls || b.joins > 0
+	named := *tls || b.joins > 0 || b.cluster
 	if *all {
-		*tls, b.filters = true, cmp.Or(b.filters, 100)
+		*tls, b.cluster, b.filters = true, true, cmp.Or(b.filters, 100)
 		if b.joins == 0 {
 			b.joins = 1000
 		}
@@ -135,6 +137,7 @@ func (b *bench) suites(ctx context.Context) error {
 		{"results", len(b.plain) > 0, func(ctx context.Context) (string, error) { return b.fleets(ctx, b.plain) }},
 		{"mutual TLS", len(b.secure) > 0, func(ctx context.Context) (string, error) { return b.fleets(ctx, b.secure) }},
 		{"joins", b.joins > 0, b.join},
+		{"Kubernetes", b.cluster, b.kubernetes},
 	} {
 		if !suite.wanted {
 			continue

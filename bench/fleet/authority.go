@@ -70,7 +70,7 @@ func (a *Authority) Client(s Shape, i int) (*tls.Config, error) {
 	if a == nil {
 		return nil, nil
 	}
-	id, err := spiffe.New(trustDomain, s.namespace(i%s.Services), s.account(i%s.Services))
+	id, err := spiffe.New(trustDomain, s.Namespace(i%s.Services), s.Account(i%s.Services))
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ func delta(t *testing.T, typeURL, name string, m proto.Message) []byte {
 // smallMesh is a recording with one resource of each type, all of service 0.
 func smallMesh(t *testing.T, s Shape) *Recording {
 	t.Helper()
-	name := fmt.Sprintf("outbound|8080||%s", s.host(0))
+	name := fmt.Sprintf("outbound|8080||%s", s.Host(0))
 	manager, err := anypb.New(&hcmv3.HttpConnectionManager{RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{RouteConfigName: "8080"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func smallMesh(t *testing.T, s Shape) *Recording {
 	return &Recording{shape: s, first: map[string][]byte{
 		cdsType: delta(t, cdsType, name, &clusterv3.Cluster{Name: name,
 			ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}}),
-		edsType: delta(t, edsType, name, &endpointv3.ClusterLoadAssignment{ClusterName: name,
+		EDS: delta(t, EDS, name, &endpointv3.ClusterLoadAssignment{ClusterName: name,
 			Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{endpoint}}}}),
 		ldsType: delta(t, ldsType, "0.0.0.0_8080", &listenerv3.Listener{Name: "0.0.0.0_8080",
 			FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{judge, filter}}}}),
@@ -108,9 +108,8 @@ func TestRunOnFloor(t *testing.T) {
 	}
 
 	// The eighth change of churn is of service 0, whose assignment is the only one recorded.
-	got, err := Run(t.Context(), RunConfig{Shape: shape, Dir: dir, Addr: addr, PID: os.Getpid(), Proxies: 3,
-
-		Timeout: 20 * time.Second, Settle: time.Millisecond, Rounds: 2, Churn: 8})
+	got, err := Run(t.Context(), RunConfig{Shape: shape, Addr: addr, PID: os.Getpid(), Proxies: 3,
+		Timeout: 20 * time.Second, Settle: time.Millisecond, Changes: shape.FileChanges(dir, 3, 2, 8)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,8 +145,8 @@ func TestRunByTLS(t *testing.T) {
 	} else if d := cmp.Diff(rec.first, again.first); d != "" {
 		t.Fatalf("recorded from the floor (-want +got):\n%s", d)
 	}
-	cfg := RunConfig{Shape: shape, Dir: dir, Addr: addr, Authority: ours, PID: os.Getpid(), Proxies: 3,
-		Timeout: 20 * time.Second, Settle: time.Millisecond, Rounds: 2}
+	cfg := RunConfig{Shape: shape, Addr: addr, Authority: ours, PID: os.Getpid(), Proxies: 3,
+		Timeout: 20 * time.Second, Settle: time.Millisecond, Changes: shape.FileChanges(dir, 3, 2, 0)}
 	got, err := Run(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +163,7 @@ func TestRunByTLS(t *testing.T) {
 		t.Errorf("phases %v, %d streams lost: want %s", phases, got.LostStreams, want)
 	}
 	for name, a := range map[string]*Authority{"another authority": others, "plaintext": nil} {
-		cfg.Authority, cfg.Timeout, cfg.Rounds = a, 50*time.Millisecond, 0
+		cfg.Authority, cfg.Timeout, cfg.Changes = a, 50*time.Millisecond, nil
 		if got, err := Run(t.Context(), cfg); err != nil || got.Phases[0].Missing != 3 {
 			t.Errorf("%s: %+v, %v: want all proxies missing", name, got, err)
 		}
@@ -188,13 +187,8 @@ func testAuthority(t *testing.T) *Authority {
 // for ever.
 func TestRunAgainstNobody(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "files")
 	shape := Shape{Services: 1, Endpoints: 1, Namespaces: 1}
-	if err := shape.Write(dir); err != nil {
-		t.Fatal(err)
-	}
-	got, err := Run(t.Context(), RunConfig{Shape: shape, Dir: dir, Addr: "127.0.0.1:1", PID: os.Getpid(), Proxies: 2,
-
+	got, err := Run(t.Context(), RunConfig{Shape: shape, Addr: "127.0.0.1:1", PID: os.Getpid(), Proxies: 2,
 		Timeout: 50 * time.Millisecond, Settle: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +203,7 @@ func TestRunAgainstNobody(t *testing.T) {
 
 func TestCostOfNobody(t *testing.T) {
 	t.Parallel()
-	if _, _, err := Cost(1 << 30); err == nil {
+	if _, err := CostOf(1 << 30); err == nil {
 		t.Error("no error")
 	}
 }

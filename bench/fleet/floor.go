@@ -155,6 +155,6 @@ func (f *Floor) changed(name, body string) []byte {
 	case err != nil || marker == "":
 		return nil
 	}
-	host := "|" + f.rec.shape.host(i) // the marker is the address of an endpoint of version v1
-	return f.rec.changed(edsType, marker, "|"+host, "|v1"+host)
+	host := "|" + f.rec.shape.Host(i) // the marker is the address of an endpoint of version v1
+	return f.rec.changed(EDS, marker, "|"+host, "|v1"+host)
 }

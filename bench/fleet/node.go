@@ -26,10 +26,10 @@ func newExtensions() []*corev3.Extension {
 // node is proxy i: a sidecar beside an endpoint of the mesh.
 func (s Shape) node(i int) (*corev3.Node, error) {
 	svc, ep := i%s.Services, i/s.Services%s.Endpoints
-	ip, ns := s.endpointIP(svc, ep), s.namespace(svc)
+	ip, ns := s.EndpointIP(svc, ep), s.Namespace(svc)
 	meta, err := structpb.NewStruct(map[string]any{
 		"NAMESPACE": ns, "CLUSTER_ID": "Kubernetes", "MESH_ID": "mesh1", "NAME": fmt.Sprintf("vm%d", i),
-		"INSTANCE_IPS": ip, "ISTIO_VERSION": "1.31.0", "SERVICE_ACCOUNT": s.account(svc), "WORKLOAD_NAME": fmt.Sprintf("svc%d", svc),
+		"INSTANCE_IPS": ip, "ISTIO_VERSION": "1.31.0", "SERVICE_ACCOUNT": s.Account(svc), "WORKLOAD_NAME": fmt.Sprintf("svc%d", svc),
 		"LABELS": map[string]any{"app": fmt.Sprintf("svc%d", svc), "version": fmt.Sprintf("v%d", ep%2+1)},
 	})
 	if err != nil {

@@ -115,7 +115,7 @@ func open(ctx context.Context, addr string, secure *tls.Config, buffers *sync.Po
 
 // begin sends the first request of a stream: clusters, with the node.
 func (p *proxy) begin(st grpc.ClientStream) error {
-	p.want = map[string]map[string]bool{edsType: {}, rdsType: {}, ecdsType: {}}
+	p.want = map[string]map[string]bool{EDS: {}, rdsType: {}, ecdsType: {}}
 	p.got = map[string]bool{}
 	return st.SendMsg(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: cdsType, Node: p.node})
 }
@@ -169,7 +169,7 @@ func (p *proxy) follow(st grpc.ClientStream, r response) error {
 			}
 		}
 	}
-	for _, typ := range []string{edsType, rdsType, ecdsType} {
+	for _, typ := range []string{EDS, rdsType, ecdsType} {
 		names := fresh[typ]
 		if len(names) == 0 {
 			continue

@@ -49,7 +49,7 @@ func assignmentOf(value []byte) []ref {
 	if proto.Unmarshal(value, &c) != nil || c.GetType() != clusterv3.Cluster_EDS {
 		return nil
 	}
-	return []ref{{edsType, cmp.Or(c.GetEdsClusterConfig().GetServiceName(), c.GetName())}}
+	return []ref{{EDS, cmp.Or(c.GetEdsClusterConfig().GetServiceName(), c.GetName())}}
 }
 
 // listenerRefs are the route configurations and the filters that a listener names.

@@ -27,17 +27,17 @@ type Shape struct {
 	Filters int
 }
 
-func (s Shape) namespace(i int) string { return fmt.Sprintf("ns%d", i%s.Namespaces) }
+func (s Shape) Namespace(i int) string { return fmt.Sprintf("ns%d", i%s.Namespaces) }
 
-// account is the service account of service i.
-func (s Shape) account(i int) string { return fmt.Sprintf("sa%d", i) }
+// Account is the service account of service i.
+func (s Shape) Account(i int) string { return fmt.Sprintf("sa%d", i) }
 
-func (s Shape) host(i int) string {
-	return fmt.Sprintf("svc%d.%s.svc.cluster.local", i, s.namespace(i))
+func (s Shape) Host(i int) string {
+	return fmt.Sprintf("svc%d.%s.svc.cluster.local", i, s.Namespace(i))
 }
 
-// endpointIP is the address of endpoint e of service i; simulated proxies take these addresses.
-func (s Shape) endpointIP(i, e int) string {
+// EndpointIP is the address of endpoint e of service i; simulated proxies take these addresses.
+func (s Shape) EndpointIP(i, e int) string {
 	n := i*s.Endpoints + e
 	return fmt.Sprintf("10.%d.%d.%d", n>>16&0xff, n>>8&0xff, n&0xff)
 }
@@ -64,14 +64,14 @@ spec:
   - {number: 8080, name: http, protocol: HTTP}
   - {number: 9090, name: tcp, protocol: TCP}
   endpoints:
-`, i, s.namespace(i), s.host(i), i>>16&0xff, i>>8&0xff, i&0xff)
+`, i, s.Namespace(i), s.Host(i), i>>16&0xff, i>>8&0xff, i&0xff)
 	for e := range s.Endpoints {
 		fmt.Fprintf(&b, "  - {address: %s, labels: {app: svc%d, version: v%d}, serviceAccount: %s}\n",
-			s.endpointIP(i, e), i, e%2+1, s.account(i))
+			s.EndpointIP(i, e), i, e%2+1, s.Account(i))
 	}
 	if extra != "" {
 		fmt.Fprintf(&b, "  - {address: %s, labels: {app: svc%d, version: v1}, serviceAccount: %s}\n", extra, i,
-			s.account(i))
+			s.Account(i))
 	}
 	return b.String()
 }
@@ -104,7 +104,7 @@ spec:
     - {destination: {host: %[3]s, subset: v2}, weight: 10}
   - route:
     - destination: {host: %[3]s, subset: v1}
-`, i, s.namespace(i), s.host(i), marker)
+`, i, s.Namespace(i), s.Host(i), marker)
 }
 
 // sidecarFile is the Sidecar of a namespace by number.
@@ -146,7 +146,7 @@ spec:
   rules:
   - from: [{source: {namespaces: [%s]}}, {source: {principals: ["%s/ns/%s/sa/%s"]}}]
     to: [{operation: {methods: [GET, POST], paths: ["/api/*", "/health"]}}]
-`, i, s.namespace(svc), svc, s.namespace(svc), trustDomain, s.namespace(0), s.account(0))
+`, i, s.Namespace(svc), svc, s.Namespace(svc), trustDomain, s.Namespace(0), s.Account(0))
 }
 
 // filterFile is EnvoyFilter i.
@@ -158,7 +158,7 @@ func (s Shape) filterFile(i int) string {
   - applyTo: CLUSTER
     match: {context: SIDECAR_OUTBOUND, cluster: {service: %s}}
     patch: {operation: MERGE, value: {connect_timeout: 3s}}
-`, i, "istio-system", s.host(svc))
+`, i, "istio-system", s.Host(svc))
 	}
 	return fmt.Sprintf(head+`  workloadSelector: {labels: {app: svc%d}}
   configPatches:
@@ -172,7 +172,7 @@ func (s Shape) filterFile(i int) string {
           "@type": type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit
           stat_prefix: limit
           token_bucket: {max_tokens: 100, fill_interval: 1s}
-`, i, s.namespace(svc), svc)
+`, i, s.Namespace(svc), svc)
 }
 
 // Write writes the mesh into dir: a file for each service, a file of routes for every tenth, the
@@ -212,6 +212,11 @@ func (s Shape) files() map[string]string {
 		}
 	}
 	return out
+}
+
+// AddEndpoint writes the file of service i anew, with one more endpoint.
+func (s Shape) AddEndpoint(dir string, i int, ip string) error {
+	return replace(dir, serviceName(i), s.serviceFile(i, ip))
 }
 
 // replace puts a file into place by rename, as an editor or a deployment tool would.

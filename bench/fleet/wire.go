@@ -10,10 +10,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The types that a sidecar asks for.
+// The types that a sidecar asks for; EDS are assignments of endpoints.
 const (
 	cdsType = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
-	edsType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+	EDS     = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 	ldsType = "type.googleapis.com/envoy.config.listener.v3.Listener"
 	rdsType = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
 	// ecdsType are the filters that listeners name and that are fetched on their own: those that

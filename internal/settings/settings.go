@@ -133,6 +133,9 @@ type Secrets struct {
 	// Dir has the files NAMESPACE/NAME/{tls.crt,tls.key,ca.crt,ca.crl}, which take precedence over the
 	// secrets of the store. Default: none.
 	Dir string `yaml:"dir"`
+	// Kubernetes is the name of a source of kind kubernetes, whose Secrets gateways get if the cluster
+	// allows their service accounts to list them. Default: none.
+	Kubernetes string `yaml:"kubernetes"`
 }
 
 // Default returns the settings of an empty file.
@@ -293,9 +296,11 @@ func (s *Config) readNetworks(wrong report) []feed.Problem {
 	networks, problems := config.ParseNetworks(s.MeshNetworks, data)
 	for _, n := range networks.Networks {
 		for _, e := range n.Endpoints {
-			registry := func(source Source) bool { return source.Name == e.GetFromRegistry() && source.Kind == "consul" }
+			registry := func(source Source) bool {
+				return source.Name == e.GetFromRegistry() && (source.Kind == "consul" || source.Kind == kubernetesKind)
+			}
 			if e.GetFromRegistry() != "" && !slices.ContainsFunc(s.SourceList, registry) {
-				wrong("meshNetworks", "fromRegistry: %q is not the name of a source of kind consul", e.GetFromRegistry())
+				wrong("meshNetworks", "fromRegistry: %q is not the name of a source of kind consul or kubernetes", e.GetFromRegistry())
 			}
 		}
 	}

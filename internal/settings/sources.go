@@ -12,10 +12,11 @@ import (
 
 	"github.com/ashore-mesh/ashore/mcp"
 	"github.com/ashore-mesh/ashore/registry/consul"
+	"github.com/ashore-mesh/ashore/registry/kube"
 )
 
-// storeKind is the kind of the source that is the store.
-const storeKind = "store"
+// storeKind is the kind of the source that is the store, and kubernetesKind that of a cluster.
+const storeKind, kubernetesKind = "store", "kubernetes"
 
 // Source is one source of configuration or services. Besides these it has the options of
 // its kind.
@@ -23,14 +24,16 @@ type Source struct {
 	// Name is for operators, and unique among the sources; see sourceName.
 	// Default: the kind.
 	Name string `yaml:"name"`
-	// Kind is files, store, mcp or consul.
+	// Kind is files, store, mcp, consul or kubernetes.
 	Kind string `yaml:"kind"`
 	// Required makes serving wait until it has delivered, or has content from before the restart.
 	// Default true.
 	Required bool `yaml:"required"`
 
-	Options sourceOptions // of its kind; *FilesSource, *StoreSource, *MCPSource or *ConsulSource
-	At      string        // its path in the settings, "sources[0]"
+	// Options are those of its kind: *FilesSource, *StoreSource, *MCPSource, *ConsulSource or
+	// *KubernetesSource.
+	Options sourceOptions
+	At      string // its path in the settings, "sources[0]"
 }
 
 // ID names the source everywhere but in the settings: "files", "consul:dc1".
@@ -64,6 +67,8 @@ func optionsOf(kind string) sourceOptions {
 		return &MCPSource{}
 	case "consul":
 		return &ConsulSource{}
+	case kubernetesKind:
+		return &KubernetesSource{kube.DefaultOptions()}
 	}
 	return nil
 }
@@ -89,6 +94,11 @@ func (*StoreSource) check(report) {}
 type ConsulSource struct{ consul.Options }
 
 func (c *ConsulSource) check(wrong report) { c.Check(wrong) }
+
+// KubernetesSource is a cluster of Kubernetes.
+type KubernetesSource struct{ kube.Options }
+
+func (k *KubernetesSource) check(wrong report) { k.Check(wrong) }
 
 // MCPSource is another control plane, or another server that speaks MCP over xDS.
 type MCPSource struct{ mcp.Options }
@@ -143,7 +153,7 @@ func (s *Config) readSource(at string, n *yaml.Node) (Source, error) {
 		return out, s.places.Section(at, n, &out)
 	}
 	if out.Options = optionsOf(kind.Kind); out.Options == nil {
-		return out, fmt.Errorf("%s:%d: %s.kind: %q is no kind of source: want consul, files, mcp or store",
+		return out, fmt.Errorf("%s:%d: %s.kind: %q is no kind of source: want consul, files, kubernetes, mcp or store",
 			s.places.File(), n.Line, at, kind.Kind)
 	}
 	err := s.places.Section(at, n, &out, out.Options)

@@ -1,0 +1,193 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	kubetesting "k8s.io/client-go/testing"
+)
+
+func pod(name, label string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", Labels: map[string]string{"app": label},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}}}
+}
+
+func clusterOf(client *fake.Clientset) *Cluster {
+	return &Cluster{Name: "kubernetes:east", Options: DefaultOptions(), Log: hclog.NewNullLogger(), Client: client}
+}
+
+// receive returns the next value, and fails the test if there is none for a while.
+func receive[T any](t *testing.T, from <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing arrived")
+		panic("unreachable")
+	}
+}
+
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	client := fake.NewClientset(pod("a", "1"))
+	forbid := make(chan bool, 1)
+	forbid <- true
+	client.PrependReactor("list", "pods", func(kubetesting.Action) (bool, runtime.Object, error) {
+		select {
+		case <-forbid:
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no role"))
+		default:
+			return false, nil, nil
+		}
+	})
+	c := clusterOf(client)
+	events, reports := make(chan string, 100), make(chan error, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	describe := func(p *corev1.Pod) string {
+		if len(p.ManagedFields) > 0 {
+			return p.Name + " is not stripped"
+		}
+		return p.Name + "=" + p.Labels["app"]
+	}
+	go func() {
+		defer close(ended)
+		Watch(ctx, c, Resource[*corev1.PodList]{Name: "pods", Client: client.CoreV1().Pods("")}, Handler[*corev1.Pod]{
+			Strip: func(p *corev1.Pod) { p.ManagedFields = nil },
+			Replace: func(all []*corev1.Pod) {
+				for _, p := range all {
+					events <- "listed " + describe(p)
+				}
+			},
+			Set:    func(p *corev1.Pod) { events <- "set " + describe(p) },
+			Delete: func(p *corev1.Pod) { events <- "deleted " + describe(p) },
+			Report: func(err error) { reports <- err },
+		})
+	}()
+	want := func(event string) {
+		t.Helper()
+		if got := receive(t, events); got != event {
+			t.Errorf("event %q, want %q", got, event)
+		}
+	}
+	err := receive(t, reports)
+	if err == nil || !strings.Contains(err.Error(), "does not allow ashored to list and watch pods: give its account that right") {
+		t.Errorf("report %v does not name the right", err)
+	}
+	want("listed a=1")
+	if err := receive(t, reports); err != nil {
+		t.Errorf("report %v after a list that succeeded", err)
+	}
+	receive(t, reports) // of the watch, which exists now
+	pods := client.CoreV1().Pods("shop")
+	if _, err := pods.Create(ctx, pod("b", "1"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	want("set b=1")
+	if _, err := pods.Update(ctx, pod("a", "2"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	want("set a=2")
+	if err := pods.Delete(ctx, "b", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	want("deleted b=1")
+	cancel()
+	receive(t, ended)
+}
+
+// One replica leads at a time, and the next one takes over when it stops.
+func TestLead(t *testing.T) {
+	t.Parallel()
+	c := clusterOf(fake.NewClientset())
+	events := make(chan string, 100)
+	start := func(replica string) (stop func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			c.Lead(ctx, replica, func(err error) {
+				if err != nil {
+					t.Errorf("replica %s: %v", replica, err)
+				}
+			}, func(ctx context.Context) {
+				events <- replica + " leads"
+				<-ctx.Done()
+				events <- replica + " stops"
+			})
+		}()
+		return func() { cancel(); receive(t, ended) }
+	}
+	want := func(event string) {
+		t.Helper()
+		if got := receive(t, events); got != event {
+			t.Errorf("event %q, want %q", got, event)
+		}
+	}
+	stopA := start("a")
+	want("a leads")
+	stopB := start("b")
+	stopA()
+	want("a stops")
+	want("b leads")
+	stopB()
+	want("b stops")
+}
+
+// A replica that may not write the Lease reports the right that it needs.
+func TestLeadForbidden(t *testing.T) {
+	t.Parallel()
+	client := fake.NewClientset()
+	client.PrependReactor("create", "leases", func(kubetesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, lease, errors.New("no role"))
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	reports, ended := make(chan error, 100), make(chan struct{})
+	go func() {
+		defer close(ended)
+		clusterOf(client).Lead(ctx, "a", func(err error) { reports <- err }, func(context.Context) { t.Error("it leads") })
+	}()
+	err := receive(t, reports)
+	if err == nil || !strings.Contains(err.Error(), "does not allow ashored to create leases in istio-system") {
+		t.Errorf("report %v does not name the right", err)
+	}
+	cancel()
+	receive(t, ended)
+}
+
+func TestConnectErrors(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte("kind: Config\napiVersion: v1\nclusters: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		options Options
+		want    string
+	}{
+		"not in a Pod":    {Options{}, "kubeconfig: not set, and ashored does not run in a Pod"},
+		"no file":         {Options{Kubeconfig: "/no/such/file"}, "kubeconfig: /no/such/file: stat /no/such/file"},
+		"no such context": {Options{Kubeconfig: file, Context: "west"}, `context "west" does not exist`},
+		"an empty config": {Options{Kubeconfig: file}, "kubeconfig: " + file},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := Connect("kubernetes", tc.options, hclog.NewNullLogger()); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+		})
+	}
+}

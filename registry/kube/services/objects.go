@@ -1,0 +1,230 @@
+package services
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/registry/kube"
+)
+
+type key = registry.ObjectKey
+
+// objects holds what is used of the objects of a cluster. Objects may arrive in any order. It has no
+// I/O, and one goroutine uses it.
+type objects struct {
+	source  string        // immutable: the name of the source
+	options *kube.Options // immutable
+
+	services   map[key]*service
+	slices     map[key]*slice
+	pods       map[key]*pod
+	slicesOf   map[key][]*slice // by each of their Pods
+	nodes      map[string]registry.Locality
+	namespaces map[string]namespace
+
+	changed  map[key]struct{}    // the services to convert again
+	moved    map[string]struct{} // the Nodes whose Pods have to be placed again
+	workload workload
+}
+
+// service is a Service and its EndpointSlices, either of which may be missing.
+type service struct {
+	object *corev1.Service
+	slices []*slice // sorted by name
+	latest content  // as of the last convert
+}
+
+func newObjects(c *kube.Cluster) *objects {
+	return &objects{
+		source: c.Name, options: &c.Options,
+		services: map[key]*service{}, slices: map[key]*slice{}, pods: map[key]*pod{}, slicesOf: map[key][]*slice{},
+		nodes: map[string]registry.Locality{}, namespaces: map[string]namespace{}, changed: map[key]struct{}{},
+		moved: map[string]struct{}{},
+	}
+}
+
+// set adds an object or replaces it. If it was deleted, set removes it.
+func (o *objects) set(object any, deleted bool) {
+	switch x := object.(type) {
+	case *corev1.Service:
+		k := key{Namespace: x.Namespace, Name: x.Name}
+		o.service(k).object = unless(deleted, x)
+		o.changed[k] = struct{}{}
+	case *discoveryv1.EndpointSlice:
+		s := newSlice(x)
+		o.setSlice(s.key, unless(deleted || s.service.Name == "", s))
+	case *corev1.Pod:
+		o.setPod(key{Namespace: x.Namespace, Name: x.Name}, unless(deleted, o.newPod(x)))
+	case *corev1.Node:
+		o.setNode(x.Name, unless(deleted, localityOf(x)))
+	case *corev1.Namespace:
+		o.setNamespace(x.Name, unless(deleted, newNamespace(x)))
+	}
+}
+
+// unless returns v, or the zero value if deleted is set.
+func unless[T any](deleted bool, v T) (out T) {
+	if !deleted {
+		out = v
+	}
+	return out
+}
+
+// put sets an entry of a map, or removes it if v is the zero value.
+func put[K, V comparable](m map[K]V, k K, v V) {
+	var zero V
+	if m[k] = v; v == zero {
+		delete(m, k)
+	}
+}
+
+// service returns the service with a key. It adds one if there is none; see convert.
+func (o *objects) service(k key) *service {
+	s := o.services[k]
+	if s == nil {
+		s = &service{}
+		o.services[k] = s
+	}
+	return s
+}
+
+// setSlice sets an EndpointSlice, or removes it if current is nil.
+func (o *objects) setSlice(k key, current *slice) {
+	previous := o.slices[k]
+	if previous.equal(current) {
+		return
+	}
+	put(o.slices, k, current)
+	for _, s := range []*slice{previous, current} {
+		if s == nil {
+			continue
+		}
+		svc := o.service(s.service)
+		svc.slices = slices.DeleteFunc(svc.slices, func(other *slice) bool { return other == s })
+		if s == current {
+			svc.slices = append(svc.slices, s)
+			slices.SortFunc(svc.slices, func(a, b *slice) int { return a.key.Compare(b.key) })
+		}
+		o.linkPods(s, s == current)
+		o.changed[s.service] = struct{}{}
+	}
+}
+
+// linkPods adds an EndpointSlice to those of its Pods, or removes it.
+func (o *objects) linkPods(s *slice, add bool) {
+	for _, e := range s.endpoints {
+		if e.pod == "" {
+			continue
+		}
+		k := key{Namespace: s.key.Namespace, Name: e.pod}
+		list := slices.DeleteFunc(o.slicesOf[k], func(other *slice) bool { return other == s })
+		if add {
+			list = append(list, s)
+		}
+		if o.slicesOf[k] = list; len(list) == 0 {
+			delete(o.slicesOf, k)
+		}
+	}
+}
+
+// setPod sets a Pod, or removes it if current is nil. Its services do not depend on its health, which
+// is for those who select Pods.
+func (o *objects) setPod(k key, current *pod) {
+	previous := o.pods[k]
+	if previous.equal(current) {
+		return
+	}
+	put(o.pods, k, current)
+	if current == nil || len(current.addresses) == 0 {
+		o.workload.pods = o.workload.pods.Without(k)
+	} else {
+		o.workload.pods = o.workload.pods.With(k, &current.endpoint)
+	}
+	if previous != nil && current != nil {
+		same := *previous
+		if same.endpoint.Health = current.endpoint.Health; same.equal(current) {
+			return
+		}
+	}
+	for _, s := range o.slicesOf[k] {
+		o.changed[s.service] = struct{}{}
+	}
+}
+
+// setNode sets the locality of a Node.
+func (o *objects) setNode(name string, l registry.Locality) {
+	if o.nodes[name] != l {
+		put(o.nodes, name, l)
+		o.moved[name] = struct{}{}
+	}
+}
+
+// setNamespace sets what is used of a Namespace.
+func (o *objects) setNamespace(name string, n namespace) {
+	previous := o.namespaces[name]
+	if previous == n {
+		return
+	}
+	put(o.namespaces, name, n)
+	if previous.network != n.network && name == o.options.Namespace {
+		o.placePods(func(*pod) bool { return true })
+	}
+	for k := range o.services {
+		if k.Namespace == name || name == o.options.Namespace {
+			o.changed[k] = struct{}{}
+		}
+	}
+}
+
+// placePods sets the locality and network of some Pods again.
+func (o *objects) placePods(which func(*pod) bool) {
+	for k, p := range o.pods {
+		if which(p) {
+			moved := *p
+			o.place(&moved.endpoint, p.node)
+			o.setPod(k, &moved)
+		}
+	}
+}
+
+// convert converts the services that changed since the last call, and returns the keys of those whose
+// content changed.
+func (o *objects) convert() (changed []key) {
+	if len(o.moved) > 0 {
+		o.placePods(func(p *pod) bool {
+			_, moved := o.moved[p.node]
+			return moved
+		})
+		clear(o.moved)
+	}
+	for k := range o.changed {
+		s := o.service(k)
+		current := o.content(k, s).keep(s.latest)
+		if !current.equal(s.latest) {
+			changed = append(changed, k)
+		}
+		s.latest = current
+		if o.workload.selectors = o.workload.selectors.Without(k); current.selector != nil {
+			o.workload.selectors = o.workload.selectors.With(k, current.selector)
+		}
+		if s.object == nil && len(s.slices) == 0 {
+			delete(o.services, k)
+		}
+	}
+	clear(o.changed)
+	return changed
+}
+
+// used returns the keys of the services that have content.
+func (o *objects) used() map[key]struct{} {
+	out := make(map[key]struct{}, len(o.services))
+	for k, s := range o.services {
+		if len(s.latest.instances) > 0 {
+			out[k] = struct{}{}
+		}
+	}
+	return out
+}
