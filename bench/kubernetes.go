@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -67,11 +66,11 @@ func (b *bench) kubernetes(ctx context.Context) (string, error) {
 func (b *bench) load(ctx context.Context, c setup, lists string, streams bool, t *table) (*apiserver.Server, *process,
 	error) {
 	say("\n%s: lists %s", c.title(), lists)
-	m, err1 := b.newMesh(fleet.Shape{})
-	s, err2 := apiserver.Start(c.Shape, streams)
-	if err := errors.Join(err1, err2); err != nil {
+	m, err := b.newMesh(fleet.Shape{})
+	if err != nil {
 		return nil, nil, err
 	}
+	s := apiserver.Start(c.Shape, streams)
 	m.Shape, m.Kubeconfig = c.Shape, filepath.Join(filepath.Dir(m.Dir), "kubeconfig")
 	if err := os.WriteFile(m.Kubeconfig, s.Kubeconfig(), 0o600); err != nil {
 		return nil, nil, err

@@ -50,17 +50,13 @@ type event struct {
 
 // Start starts a server of the mesh. streams says whether it streams lists, as API servers do since
 // Kubernetes 1.34.
-func Start(shape fleet.Shape, streams bool) (*Server, error) {
-	m, err := newMesh(shape)
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{mesh: m, streams: streams, pods: map[[2]int]pod{}, changed: make(chan struct{})}
+func Start(shape fleet.Shape, streams bool) *Server {
+	s := &Server{mesh: newMesh(shape), streams: streams, pods: map[[2]int]pod{}, changed: make(chan struct{})}
 	s.http = httptest.NewUnstartedServer(s)
 	s.http.EnableHTTP2 = true
 	s.http.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that leave
 	s.http.StartTLS()
-	return s, nil
+	return s
 }
 
 // Close ends the server and its connections.
@@ -91,6 +87,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !found || r.Method != http.MethodGet:
 		http.NotFound(w, r)
+	case q.Get("watch") == "" && q.Get("resourceVersion") == "0":
+		k.list(w, 0, 0) // the cache of an API server ignores limits
 	case q.Get("watch") == "":
 		k.list(w, number("continue"), number("limit"))
 	case initial && !s.streams:

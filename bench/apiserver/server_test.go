@@ -24,10 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func connect(t *testing.T, streams bool) (*Server, *kube.Cluster) {
 	t.Helper()
-	s, err := Start(fleet.Shape{Services: 3, Endpoints: 2, Namespaces: 2}, streams)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := Start(fleet.Shape{Services: 3, Endpoints: 2, Namespaces: 2}, streams)
 	t.Cleanup(s.Close)
 	o := kube.DefaultOptions()
 	o.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
@@ -155,12 +152,8 @@ func TestPages(t *testing.T) {
 
 // BenchmarkPods is what the server needs for the Pods of 10,000 Services.
 func BenchmarkPods(b *testing.B) {
-	m, err := newMesh(fleet.Shape{Services: 10000, Endpoints: 10, Namespaces: 100})
-	if err != nil {
-		b.Fatal(err)
-	}
 	size := 0
-	k := m.kinds[pods]
+	k := newMesh(fleet.Shape{Services: 10000, Endpoints: 10, Namespaces: 100}).kinds[pods]
 	for i := 0; b.Loop(); i++ {
 		size = len(k.frame("ADDED", k.object(i%k.count)))
 	}
