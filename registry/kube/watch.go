@@ -35,8 +35,9 @@ type Handler[T runtime.Object] struct {
 	Replace func([]T)
 	// Set receives an object that was created or changed, and Delete one that was deleted.
 	Set, Delete func(T)
-	// Report receives why the objects cannot be read, and nil once they can be. It may be called from
-	// another goroutine, and several times with the same error.
+	// Report receives why the objects cannot be read, and nil once they can be: after Replace, or when
+	// a watch continues. It may be called from another goroutine, and several times with the same
+	// error.
 	Report func(error)
 }
 
@@ -56,11 +57,17 @@ func Watch[T runtime.Object, L runtime.Object](ctx context.Context, c *Cluster, 
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = r.Fields
 			list, err := r.Client.List(ctx, o)
-			return list, explain(err)
+			if err != nil {
+				return list, explain(err)
+			}
+			return list, nil // Replace reports it
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = r.Fields
 			w, err := r.Client.Watch(ctx, o)
+			if err == nil && o.SendInitialEvents != nil {
+				return w, nil // the list is still to come
+			}
 			return w, explain(err)
 		},
 	}
@@ -94,6 +101,7 @@ func (s *store[T]) Replace(all []any, _ string) error {
 		}
 	}
 	s.h.Replace(out)
+	s.h.Report(nil)
 	return nil
 }
 

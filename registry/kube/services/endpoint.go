@@ -1,0 +1,266 @@
+package services
+
+import (
+	"cmp"
+	"net/netip"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ashore-mesh/ashore/internal/peername"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// Labels of Nodes and Pods. Source: Kubernetes, "Well-Known Labels"; istio.io, "Resource Labels".
+const (
+	regionLabel    = "topology.kubernetes.io/region"
+	oldRegionLabel = "failure-domain.beta.kubernetes.io/region"
+	zoneLabel      = "topology.kubernetes.io/zone"
+	oldZoneLabel   = "failure-domain.beta.kubernetes.io/zone"
+	subZoneLabel   = "topology.istio.io/subzone"
+	localityLabel  = "istio-locality"
+	tlsModeLabel   = "security.istio.io/tlsMode"
+	networkLabel   = registry.NetworkLabel
+	clusterLabel   = "topology.istio.io/cluster"
+)
+
+// pod is what is used of a Pod.
+type pod struct {
+	endpoint  *registry.Endpoint // nil if there is no such Pod
+	addresses []string
+	node      string
+	slices    []*slice // the EndpointSlices that name the Pod
+}
+
+// newEndpoint returns the endpoint of a Pod, for those who select Pods.
+func (o *objects) newEndpoint(p *corev1.Pod) registry.Endpoint {
+	ep := registry.Endpoint{
+		Ports:          portsOf(p),
+		Labels:         o.labels(p.Labels),
+		ServiceAccount: cmp.Or(p.Spec.ServiceAccountName, "default"),
+		Namespace:      p.Namespace,
+		Workload:       workloadOf(p),
+		Health:         registry.Unhealthy,
+	}
+	if addresses := addressesOf(p); len(addresses) > 0 {
+		ep.Address = addresses[0]
+	}
+	if p.Labels[tlsModeLabel] == registry.TLSModeIstio {
+		ep.TLSMode = registry.TLSModeIstio
+	}
+	ready := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+	if ready && p.DeletionTimestamp == nil {
+		ep.Health = registry.Healthy
+	}
+	o.place(&ep, p.Spec.NodeName)
+	return ep
+}
+
+// labels returns the labels of an endpoint. As in Istio, subsets can select a cluster.
+func (o *objects) labels(of map[string]string) map[string]string {
+	out := make(map[string]string, len(of)+1)
+	for k, v := range of {
+		out[k] = v
+	}
+	out[clusterLabel] = o.options.Cluster
+	return out
+}
+
+// place sets where an endpoint is: its locality and its network.
+func (o *objects) place(ep *registry.Endpoint, node string) {
+	if label := ep.Labels[localityLabel]; label != "" {
+		if !strings.Contains(label, "/") {
+			label = strings.ReplaceAll(label, ".", "/") // a label cannot have a slash
+		}
+		ep.Locality = registry.ParseLocality(label)
+	} else {
+		ep.Locality = o.nodes[node]
+	}
+	ep.Network = cmp.Or(ep.Labels[networkLabel], o.network())
+}
+
+// network returns the network of Pods that have no other.
+func (o *objects) network() string {
+	return cmp.Or(o.namespaces[o.options.Namespace].network, o.options.Network)
+}
+
+// addressesOf returns the addresses of a Pod, in canonical form.
+func addressesOf(p *corev1.Pod) (out []string) {
+	add := func(text string) {
+		if a, ok := canonical(text); ok && !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	add(p.Status.PodIP)
+	for _, ip := range p.Status.PodIPs {
+		add(ip.IP)
+	}
+	return out
+}
+
+// canonical returns an IP address in its canonical form.
+func canonical(text string) (string, bool) {
+	a, err := netip.ParseAddr(text)
+	if err != nil || a.Zone() != "" {
+		return "", false
+	}
+	return a.Unmap().String(), true
+}
+
+// portsOf returns the numbers of the named TCP ports of a Pod's containers. Of two ports with one
+// name it returns the first. Nil if there are none. Source: Istio, getPortMap.
+func portsOf(p *corev1.Pod) (out map[string]uint32) {
+	add := func(c corev1.Container) {
+		for _, port := range c.Ports {
+			_, taken := out[port.Name]
+			tcp := port.Protocol == corev1.ProtocolTCP || port.Protocol == ""
+			if n, valid := portNumber(port.ContainerPort); valid && tcp && port.Name != "" && !taken {
+				if out == nil {
+					out = map[string]uint32{}
+				}
+				out[port.Name] = n
+			}
+		}
+	}
+	for _, c := range p.Spec.Containers {
+		add(c)
+	}
+	for _, c := range p.Spec.InitContainers {
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways { // a sidecar
+			add(c)
+		}
+	}
+	return out
+}
+
+func portNumber(n int32) (uint32, bool) { return uint32(n), n > 0 && n <= 65535 }
+
+// cronJob matches the name of a Job of a CronJob. Source: Istio, GetDeployMetaFromPod.
+var cronJob = regexp.MustCompile(`^(.+)-\d{8,10}$`)
+
+// workloadOf returns the name of the workload to which a Pod belongs, such as that of a Deployment.
+// Source: Istio, GetWorkloadMetaFromPod.
+func workloadOf(p *corev1.Pod) string {
+	if name := p.Labels[peername.WorkloadLabel]; name != "" {
+		return name
+	}
+	i := slices.IndexFunc(p.OwnerReferences, func(r metav1.OwnerReference) bool {
+		return r.Controller != nil && *r.Controller
+	})
+	if p.GenerateName == "" || i < 0 {
+		return p.Name
+	}
+	owner := p.OwnerReferences[i]
+	switch owner.Kind {
+	case "ReplicaSet":
+		for _, label := range []string{"pod-template-hash", "rollouts-pod-template-hash"} {
+			if hash := p.Labels[label]; hash != "" && strings.HasSuffix(owner.Name, hash) {
+				return strings.TrimSuffix(owner.Name, "-"+hash)
+			}
+		}
+	case "ReplicationController":
+		return cmp.Or(p.Labels["deploymentconfig"], owner.Name)
+	case "Job":
+		if m := cronJob.FindStringSubmatch(owner.Name); m != nil {
+			return m[1]
+		}
+	}
+	return owner.Name
+}
+
+// localityOf returns the locality of a Node.
+func localityOf(n *corev1.Node) registry.Locality {
+	return registry.Locality{
+		Region:  cmp.Or(n.Labels[regionLabel], n.Labels[oldRegionLabel]),
+		Zone:    cmp.Or(n.Labels[zoneLabel], n.Labels[oldZoneLabel]),
+		SubZone: n.Labels[subZoneLabel],
+	}
+}
+
+// namespace is what is used of a Namespace.
+type namespace struct{ network, distribution string }
+
+func newNamespace(n *corev1.Namespace) namespace {
+	return namespace{n.Labels[networkLabel], n.Annotations[distributionAnnotation]}
+}
+
+// slice is what is used of an EndpointSlice.
+type slice struct {
+	key, service key // service has an empty name if the EndpointSlice is not of a Service
+	family       discoveryv1.AddressType
+	ports        map[string]uint32
+	endpoints    []sliceEndpoint
+}
+
+// sliceEndpoint is one endpoint of an EndpointSlice.
+type sliceEndpoint struct {
+	address string
+	pod     string // the Pod in the same namespace, or empty
+	health  registry.Health
+}
+
+func newSlice(s *discoveryv1.EndpointSlice) *slice {
+	out := &slice{
+		key:     key{Namespace: s.Namespace, Name: s.Name},
+		service: key{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]},
+		family:  s.AddressType,
+		ports:   map[string]uint32{},
+	}
+	for _, p := range s.Ports {
+		if p.Port == nil || p.Protocol != nil && *p.Protocol != corev1.ProtocolTCP {
+			continue
+		}
+		if n, ok := portNumber(*p.Port); ok {
+			out.ports[deref(p.Name)] = n
+		}
+	}
+	for _, e := range s.Endpoints {
+		if len(e.Addresses) == 0 { // consumers use the first of several
+			continue
+		}
+		address, ok := canonical(e.Addresses[0])
+		if !ok { // an FQDN, which Istio does not support either
+			continue
+		}
+		one := sliceEndpoint{address: address, health: healthOf(e.Conditions)}
+		if ref := e.TargetRef; ref != nil && ref.Kind == "Pod" && cmp.Or(ref.Namespace, s.Namespace) == s.Namespace {
+			one.pod = ref.Name
+		}
+		out.endpoints = append(out.endpoints, one)
+	}
+	slices.SortFunc(out.endpoints, func(a, b sliceEndpoint) int {
+		return cmp.Or(cmp.Compare(a.address, b.address), cmp.Compare(a.pod, b.pod), cmp.Compare(a.health, b.health))
+	})
+	return out
+}
+
+// healthOf returns the health of an endpoint. Ready is unknown in EndpointSlices that a person
+// wrote, which means yes. Source: Kubernetes, EndpointConditions.
+func healthOf(c discoveryv1.EndpointConditions) registry.Health {
+	serving := c.Serving == nil || *c.Serving
+	switch {
+	case c.Ready == nil || *c.Ready:
+		return registry.Healthy
+	case serving && c.Terminating != nil && *c.Terminating:
+		return registry.Draining
+	}
+	return registry.Unhealthy
+}
+
+func (s *slice) equal(o *slice) bool {
+	return s == o || s != nil && o != nil && reflect.DeepEqual(s, o)
+}
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
