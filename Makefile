@@ -38,9 +38,8 @@ help: ## list the targets
 build: ## build the programs into bin/
 	$(GO) build -o bin/ ./cmd/...
 
-tools: demo-tools kubernetes-tools ## fetch Envoy and Prometheus and build Consul and Kubernetes, which tests and demonstrations need, into .tools/ (once)
+tools: demo-tools kubernetes-tools istio-tool ## fetch Envoy and Prometheus and build Consul, Kubernetes and Istio's agent, which tests and demonstrations need, into .tools/ (once)
 	@[ -n "$$PROMETHEUS$$PROMTOOL" ] || tools/prometheus.sh .tools/prometheus
-	@$(GO) mod download -C tools/istio # for its dashboards
 
 # ENVOY names another program to use instead.
 demo-tools: consul-tool
@@ -71,6 +70,18 @@ kubernetes-tools:
 			CGO_ENABLED=0 $(GO) build -C tools/kubernetes -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(kubernetes-version)' \
 				-o "$(CURDIR)/.tools/kubernetes/$$name" "$$package" || exit 1; \
 		done; \
+	fi
+
+# Istio's agent is for tests only, in the module tools/istio. PILOT_AGENT names another program to use
+# instead. The tests of dashboards read the sources of that module, too.
+istio-version = $(shell awk '$$1 == "istio.io/istio" { print $$2 }' tools/istio/go.mod)
+
+istio-tool:
+	@$(GO) mod download -C tools/istio istio.io/istio
+	@if [ -z "$$PILOT_AGENT" ] && ! .tools/pilot-agent version --short 2>/dev/null | grep -q ' $(istio-version)$$'; then \
+		echo "building Istio's agent $(istio-version) (once; with an empty cache some 2 minutes on 2 cores)"; mkdir -p .tools; \
+		CGO_ENABLED=0 $(GO) build -C tools/istio -trimpath -ldflags '-s -w -X istio.io/istio/pkg/version.buildVersion=$(istio-version)' \
+			-o '$(CURDIR)/.tools/pilot-agent.new' istio.io/istio/pilot/cmd/pilot-agent && mv .tools/pilot-agent.new .tools/pilot-agent; \
 	fi
 
 run: build demo-tools ## a working mesh on this machine, without root
@@ -144,4 +155,4 @@ package-texts: # what people read, with everything that it links to
 clean: ## remove build results and .run; downloaded tools stay
 	rm -rf bin .run dist coverage.out .tools/quickstart .tools/echo
 
-.PHONY: help build tools demo-tools consul-tool kubernetes-tools net-tools run test e2e check bench parity fuzz golden package package-texts clean
+.PHONY: help build tools demo-tools consul-tool kubernetes-tools istio-tool net-tools run test e2e check bench parity fuzz golden package package-texts clean

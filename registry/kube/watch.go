@@ -71,8 +71,8 @@ func Watch[T runtime.Object, L runtime.Object](ctx context.Context, c *Cluster, 
 			return w, explain(err)
 		},
 	}
-	var kind T
-	cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, c.Client), kind, &store[T]{h},
+	// The type of the objects is checked below: a nil *unstructured.Unstructured is not accepted here.
+	cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, c.Client), nil, &store[T]{h},
 		cache.ReflectorOptions{Name: r.Name, Backoff: &wait.Backoff{
 			Duration: minPause, Factor: 2, Jitter: 0.2, Steps: 10, Cap: maxPause,
 		}}).RunWithContext(ctx)

@@ -1,0 +1,160 @@
+package crd
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/registry/kube"
+)
+
+// Kinds are looked up firstLookup after the start, and less often later.
+const firstLookup, lastLookup = time.Second, 30 * time.Second
+
+// kind is what is known of one kind in the cluster. It belongs to the loop of syncer.
+type kind struct {
+	config.KindInfo
+	version string             // the version that is watched; empty if the kind is not installed
+	stop    context.CancelFunc // ends the watch
+	known   bool               // its objects were listed, or it is not installed
+	err     error              // why it cannot be read now
+
+	hasProblem bool // status was sent with a problem
+}
+
+// collection is the name of the resource, "virtualservices.networking.istio.io".
+func (k *kind) collection() string { return k.Plural + "." + k.Group }
+
+// refused reports that we may not read the kind.
+func (k *kind) refused() bool { return apierrors.IsForbidden(k.err) }
+
+// status is the group with the problem of the kind. It is unreadable while we may not read the kind,
+// so that its objects stay.
+func (k *kind) status(cluster string) update {
+	u := update{Group: k.collection()}
+	problem := func(severity feed.Severity, text string) {
+		u.Problems = []feed.Problem{{Severity: severity, Object: string(k.Kind), Text: text}}
+	}
+	switch {
+	case k.refused():
+		u.Unreadable = true
+		problem(feed.Error, k.err.Error())
+	case k.version != "" && k.version != k.Versions[0]:
+		problem(feed.Warning, "cluster "+cluster+" serves it only as "+k.Group+"/"+k.version+": install the CRDs of "+
+			"a current Istio, which have "+k.APIVersion())
+	}
+	return u
+}
+
+// findKinds looks up from time to time which kinds the cluster serves.
+func (s *syncer) findKinds(ctx context.Context) {
+	for wait := firstLookup; ; wait = min(2*wait, lastLookup) {
+		served, err := s.served(ctx)
+		s.do(ctx, func() {
+			if s.lookupErr = err; err == nil {
+				s.found(ctx, served)
+			}
+		})
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// served returns the resources that the cluster serves, by group and version.
+func (s *syncer) served(ctx context.Context) (map[schema.GroupVersion][]string, error) {
+	out := map[schema.GroupVersion][]string{}
+	for _, info := range config.Kinds() {
+		for _, version := range info.Versions {
+			gv := schema.GroupVersion{Group: info.Group, Version: version}
+			if _, has := out[gv]; has {
+				continue
+			}
+			var list metav1.APIResourceList
+			err := s.cluster.Client.Discovery().RESTClient().Get().AbsPath("apis", gv.Group, gv.Version).Do(ctx).Into(&list)
+			if err != nil && !apierrors.IsNotFound(err) {
+				return nil, s.cluster.Explain(err, "read", "the API group "+gv.String())
+			}
+			out[gv] = []string{}
+			for _, r := range list.APIResources {
+				out[gv] = append(out[gv], r.Name)
+			}
+		}
+	}
+	return out, nil
+}
+
+// found watches each kind in the newest version that is served.
+func (s *syncer) found(ctx context.Context, served map[schema.GroupVersion][]string) {
+	for _, k := range s.kinds {
+		n := slices.IndexFunc(k.Versions, func(version string) bool {
+			return slices.Contains(served[schema.GroupVersion{Group: k.Group, Version: version}], k.Plural)
+		})
+		version := ""
+		if n >= 0 {
+			version = k.Versions[n]
+		}
+		if version == k.version {
+			k.known = k.known || version == ""
+			continue
+		}
+		if k.stop != nil {
+			k.stop()
+			k.stop = nil
+		}
+		k.version, k.err = version, nil
+		if version == "" {
+			s.listed(k, nil)
+		} else {
+			s.watch(ctx, k)
+		}
+		s.postStatus(k)
+	}
+}
+
+// watch watches a kind until k.stop is called.
+func (s *syncer) watch(ctx context.Context, k *kind) {
+	ctx, k.stop = context.WithCancel(ctx)
+	info := k.KindInfo
+	at := schema.GroupVersionResource{Group: k.Group, Version: k.version, Resource: k.Plural}
+	converted := func(u *unstructured.Unstructured) read {
+		if foreign(u) {
+			return read{object: &object{key: keyOf(info.Kind, u)}, absent: true}
+		}
+		o, up := convert(s.src.Name(), info, u)
+		o.resource = at
+		return read{object: o, update: up}
+	}
+	s.running.Go(func() {
+		kube.Watch(ctx, s.cluster, kube.Resource[*unstructured.UnstructuredList]{
+			Name: k.collection(), Client: s.cluster.Dynamic.Resource(at),
+		}, kube.Handler[*unstructured.Unstructured]{
+			Strip: strip,
+			Replace: func(all []*unstructured.Unstructured) {
+				list := make([]read, len(all))
+				for i, u := range all {
+					list[i] = converted(u)
+				}
+				s.do(ctx, func() { s.listed(k, list) })
+			},
+			Set: func(u *unstructured.Unstructured) {
+				r := converted(u)
+				s.do(ctx, func() { s.changed(r) })
+			},
+			Delete: func(u *unstructured.Unstructured) {
+				r := read{object: &object{key: keyOf(info.Kind, u)}, absent: true}
+				s.do(ctx, func() { s.changed(r) })
+			},
+			Report: func(err error) { s.do(ctx, func() { s.reported(k, err) }) },
+		})
+	})
+}

@@ -1,0 +1,110 @@
+package crd
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/ashore-mesh/ashore/config"
+)
+
+func TestSource(t *testing.T) {
+	t.Parallel()
+	c := newFakeCluster(t, config.Gateway)
+	c.create(gateway("a", 1, 80))
+	c.create(gateway("b", 1, 0))
+	out := c.run(New(Config{Cluster: c.kube}))
+	want(t, out, "full, Gateway edge/a=1, Gateway edge/b=invalid (")
+
+	c.update(gateway("b", 2, 81))
+	want(t, out, "explicit, Gateway edge/b=2")
+
+	onlyStatus := gateway("b", 2, 81)
+	onlyStatus.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Reconciled"}}}
+	c.update(onlyStatus)
+	foreign := gateway("a", 1, 80)
+	foreign.SetLabels(map[string]string{"istio.io/rev": "canary"})
+	c.update(foreign)
+	want(t, out, "explicit, Gateway edge/a")
+
+	foreign.SetLabels(map[string]string{"istio.io/rev": "default"})
+	c.update(foreign)
+	want(t, out, "explicit, Gateway edge/a=1")
+
+	c.delete(foreign)
+	want(t, out, "explicit, Gateway edge/a")
+}
+
+// The annotations of kubectl are not part of an object, and others are.
+func TestObject(t *testing.T) {
+	t.Parallel()
+	u := gateway("a", 7, 80)
+	u.SetAnnotations(map[string]string{lastApplied: "{}", "x": "y"})
+	strip(u)
+	info, _ := config.Info(config.Gateway)
+	o, up := convert("kubernetes:east", info, u)
+	if len(up.Items) != 1 {
+		t.Fatalf("update %+v, want one object", up)
+	}
+	got := up.Items[0]
+	if len(got.Annotations) != 1 || got.Annotations["x"] != "y" {
+		t.Errorf("annotations %v, want x alone", got.Annotations)
+	}
+	if want := (config.Origin{Source: "kubernetes:east"}); got.Origin != want {
+		t.Errorf("origin %+v, want %+v", got.Origin, want)
+	}
+	if got.Created.Year() != 2026 || got.Revision != "7" || o.generation != 7 || o.hash != got.Hash {
+		t.Errorf("created %v, revision %q, %+v", got.Created, got.Revision, o)
+	}
+}
+
+// A kind that may not be read is unreadable, and the others work.
+func TestForbiddenKind(t *testing.T) {
+	t.Parallel()
+	c := newFakeCluster(t, config.Gateway, config.Sidecar)
+	c.create(gateway("a", 1, 80))
+	c.fail("list sidecars", forbidden("sidecars"))
+	out := c.run(New(Config{Cluster: c.kube}))
+	want(t, out, "full, Gateway edge/a=1")
+	want(t, out, "explicit, sidecars.networking.istio.io=unreadable (cluster kubernetes:east does not allow ashored to "+
+		"list and watch sidecars.networking.istio.io: give its account that right")
+	c.fail("list sidecars", nil)
+	want(t, out, "explicit, sidecars.networking.istio.io")
+}
+
+// Without any right, the source is down: it does not claim that there is nothing.
+func TestForbidden(t *testing.T) {
+	t.Parallel()
+	c := newFakeCluster(t, config.Gateway)
+	c.fail("list gateways", forbidden("gateways"))
+	out := c.run(New(Config{Cluster: c.kube}))
+	want(t, out, "down: cluster kubernetes:east does not allow ashored to list and watch gateways.networking.istio.io")
+}
+
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	c := newFakeCluster(t, config.Gateway)
+	c.create(gateway("a", 1, 80))
+	c.fail("all", errors.New("connection refused"))
+	out := c.run(New(Config{Cluster: c.kube}))
+	want(t, out, "down: cluster kubernetes:east: list and watch gateways.networking.istio.io: connection refused")
+	c.fail("all", nil)
+	want(t, out, "full, Gateway edge/a=1")
+}
+
+// Kinds that are installed later are found, and an old version is a warning.
+func TestInstalledLater(t *testing.T) {
+	t.Parallel()
+	c := newFakeCluster(t)
+	old := gateway("a", 1, 80)
+	old.SetAPIVersion("networking.istio.io/v1beta1")
+	c.create(old)
+	out := c.run(New(Config{Cluster: c.kube}))
+	want(t, out, "full")
+	c.install(config.Gateway, 1)
+	want(t, out, "explicit, gateways.networking.istio.io (cluster kubernetes:east serves it only as "+
+		"networking.istio.io/v1beta1: install the CRDs of a current Istio, which have networking.istio.io/v1)")
+	want(t, out, "explicit, Gateway edge/a=1")
+	c.create(gateway("a", 1, 80))
+	c.install(config.Gateway, 0)
+	want(t, out, "explicit, gateways.networking.istio.io")
+}
