@@ -164,9 +164,9 @@ func (s *Server) Report(node int) {
 	s.emit(nodes, "MODIFIED", s.node(node))
 }
 
-// Set sets whether an endpoint of a service is ready. If its address changes, a new Pod replaces the
-// one before.
-func (s *Server) Set(service, endpoint int, ip string, ready bool) {
+// Set replaces an endpoint of a service by a new Pod with the address ip. Without an address, the
+// endpoint becomes not ready.
+func (s *Server) Set(service, endpoint int, ip string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []pod
@@ -177,17 +177,20 @@ func (s *Server) Set(service, endpoint int, ip string, ready bool) {
 		}
 		all = append(all, p)
 	}
-	old := all[endpoint]
-	p := pod{service, endpoint, ip, ready}
-	all[endpoint], s.pods[[2]int{service, endpoint}] = p, p
-	if ip == old.ip {
-		s.emit(pods, "MODIFIED", s.pod(p))
-		s.emit(endpointSlices, "MODIFIED", s.slice(service, all))
-		return
+	p := &all[endpoint]
+	old := *p
+	if ip == "" {
+		p.ready = false
+		s.emit(pods, "MODIFIED", s.pod(*p))
+	} else {
+		p.ip, p.ready = ip, true
+		s.emit(pods, "ADDED", s.pod(*p))
 	}
-	s.emit(pods, "ADDED", s.pod(p))
 	s.emit(endpointSlices, "MODIFIED", s.slice(service, all))
-	s.emit(pods, "DELETED", s.pod(old))
+	if ip != "" {
+		s.emit(pods, "DELETED", s.pod(old))
+	}
+	s.pods[[2]int{service, endpoint}] = *p
 }
 
 // emit sends a change to all who watch. The caller holds mu.

@@ -115,10 +115,10 @@ func TestFollow(t *testing.T) {
 			receive(t, services, "all [svc0 10.96.0.0 http svc1 10.96.0.1 http svc2 10.96.0.2 http]")
 			receive(t, namespaces, "all [ns0 ns1]")
 
-			s.Set(1, 0, "10.0.0.2", false)
+			s.Set(1, 0, "")
 			receive(t, pods, "set svc1-6b7f9c8d5-10.0.0.2 10.0.0.2 False")
 			receive(t, slices, "set ns1/svc1 10.0.0.2 false 10.0.0.3 true")
-			s.Set(1, 1, "172.20.0.1", true)
+			s.Set(1, 1, "172.20.0.1")
 			receive(t, pods, "set svc1-6b7f9c8d5-172.20.0.1 172.20.0.1 True")
 			receive(t, slices, "set ns1/svc1 10.0.0.2 false 172.20.0.1 true")
 			receive(t, pods, "deleted svc1-6b7f9c8d5-10.0.0.3 10.0.0.3 True")
