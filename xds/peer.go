@@ -23,21 +23,22 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// Peer is the other end of a connection, as far as its certificate proves it.
+// Peer is the other end of a connection, as far as its certificate or token proves it.
 type Peer struct {
-	// Identity is that of its certificate; zero on a connection without TLS.
+	// Identity is that of its certificate or token; zero on a connection without TLS.
 	Identity spiffe.ID
 	// Workload is that of its certificate, "namespace/name", the same after each renewal. Empty if
 	// the certificate has none.
 	Workload string
-	// Serial is its certificate's serial number in hexadecimal digits, and Expires is when the first
-	// certificate of its chain expires. Both are empty without TLS.
-	Serial  string
+	// Serial is its certificate's serial number in hexadecimal digits; empty without a certificate.
+	Serial string
+	// Expires is when the first certificate of its chain, or its token, expires. Zero without TLS.
 	Expires time.Time
-	// Fingerprint is the SHA-256 of its certificate's DER in hexadecimal digits; empty without TLS.
+	// Fingerprint is the SHA-256 of its certificate's DER in hexadecimal digits; empty without
+	// a certificate.
 	Fingerprint string
 
-	chain []*x509.Certificate // the leaf first
+	chain []*x509.Certificate // the leaf first; empty: a token, or no TLS
 }
 
 var (
@@ -47,7 +48,7 @@ var (
 
 // errUnauthenticated has no details for the client; the log has them.
 var errUnauthenticated = status.Error(codes.Unauthenticated,
-	"authentication required: the client certificate is missing, out of date, revoked or not of this mesh")
+	"authentication required: the client certificate, or the token, is missing, out of date, revoked or not of this mesh")
 
 // identify returns the peer of a connection. A connection without TLS has the zero Peer and no error:
 // the operator who opens such a listener allows it. Errors: the certificate is not accepted.
@@ -62,7 +63,7 @@ func (s *Server) identify(ctx context.Context) (Peer, error) {
 	}
 	who := Peer{chain: info.State.PeerCertificates}
 	if len(who.chain) == 0 {
-		return Peer{}, errNoCertificate
+		return s.identifyByToken(ctx)
 	}
 	var err error
 	if who.Identity, err = s.verify(who); err != nil {
@@ -78,6 +79,22 @@ func (s *Server) identify(ctx context.Context) (Peer, error) {
 		if c.NotAfter.Before(who.Expires) {
 			who.Expires = c.NotAfter
 		}
+	}
+	return who, nil
+}
+
+// identifyByToken returns the peer of a call without a client certificate. Istio's agents in Pods
+// connect so. Source: Istio, XdsProxy.buildUpstreamClientDialOpts.
+func (s *Server) identifyByToken(ctx context.Context) (who Peer, err error) {
+	if s.cfg.Token == nil {
+		return Peer{}, errNoCertificate
+	}
+	who.Identity, who.Expires, err = s.cfg.Token(ctx)
+	if err == nil && s.cfg.Revoked != nil {
+		err = s.cfg.Revoked(who.Identity, "")
+	}
+	if err != nil {
+		return Peer{}, fmt.Errorf("the token: %w", err)
 	}
 	return who, nil
 }
@@ -121,7 +138,7 @@ func authorize(n *push.Node, who Peer) error {
 	}
 	if n.Namespace != id.Namespace || n.ServiceAccount != "" && n.ServiceAccount != id.ServiceAccount {
 		return status.Errorf(codes.PermissionDenied,
-			"the node says namespace %q and service account %q, its certificate is of %s", n.Namespace, n.ServiceAccount, id)
+			"the node says namespace %q and service account %q, its certificate or token is of %s", n.Namespace, n.ServiceAccount, id)
 	}
 	n.ServiceAccount, n.Identity = shared(id.ServiceAccount), true
 	return nil
@@ -150,15 +167,18 @@ func (s *Server) Recheck() {
 // recheckAll verifies all peers again. For a large fleet it takes seconds.
 func (s *Server) recheckAll() {
 	for _, st := range s.proven() {
+		if st.who.chain == nil { // its token is good until it expires
+			continue
+		}
 		if _, err := s.verify(st.who); err != nil {
 			st.expel(err)
 		}
 	}
 }
 
-// proven are the streams whose peers have a certificate.
+// proven are the streams whose peers have an identity.
 func (s *Server) proven() []*stream {
-	return slices.DeleteFunc(s.all(), func(st *stream) bool { return st.who.chain == nil })
+	return slices.DeleteFunc(s.all(), func(st *stream) bool { return st.who.Identity == (spiffe.ID{}) })
 }
 
 // Expel ends the streams of peers that match, and the registrations of their workloads, with the

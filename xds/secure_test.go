@@ -426,3 +426,53 @@ func TestNodeIDOfAnother(t *testing.T) {
 		t.Errorf("the proxy of that ID: %v", err)
 	}
 }
+
+// A peer without a certificate is who its token proves, until the token expires or its identity is
+// revoked.
+func TestToken(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	for _, c := range []struct {
+		name   string
+		node   string // namespace that the node says
+		err    error
+		expiry time.Duration
+		want   codes.Code // of the end of the stream; OK: it is served
+	}{
+		{name: "good", node: "shop", expiry: time.Hour},
+		{name: "of another namespace", node: "bank", expiry: time.Hour, want: codes.PermissionDenied},
+		{name: "refused", node: "shop", err: errors.New("not of this cluster"), want: codes.Unauthenticated},
+		{name: "expired", node: "shop", expiry: -time.Second, want: codes.Unauthenticated},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var revoked atomic.Bool
+			p := newSecurePlane(t, a, func(x *xds.Config) {
+				x.Token = func(context.Context) (spiffe.ID, time.Time, error) {
+					return spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}, time.Now().Add(c.expiry), c.err
+				}
+				x.Revoked = func(spiffe.ID, string) error {
+					if revoked.Load() {
+						return errors.New("it is revoked")
+					}
+					return nil
+				}
+			})
+			l := call(t, p, &tls.Certificate{})
+			if got := status.Code(l.connects(node(t, map[string]any{"NAMESPACE": c.node}))); got != c.want {
+				t.Fatalf("got %v, want %v", got, c.want)
+			}
+			if c.want != codes.OK {
+				return
+			}
+			revoked.Store(true)
+			p.server.Recheck()
+			if got := l.ended(); got != codes.Unauthenticated {
+				t.Errorf("after the revocation the stream ended with %v", got)
+			}
+			if got := status.Code(call(t, p, &tls.Certificate{}).connects(node(t, map[string]any{}))); got != codes.Unauthenticated {
+				t.Errorf("a new stream of the revoked identity got %v", got)
+			}
+		})
+	}
+}

@@ -56,6 +56,7 @@ type Server struct {
 	refused   atomic.Pointer[string]       // why the latest settings are not in use; nil: they are
 	published atomic.Pointer[push.Context] // what proxies are served from; nil before the first build
 	exports   []export
+	clusters  map[string]*cluster // by the name of their source
 	proxies   *xds.Server
 	assembler *push.Assembler
 	api       *adminapi.API
@@ -86,7 +87,7 @@ func New(ctx context.Context, s settings.Config, log hclog.Logger) (*Server, err
 }
 
 func newServer(s settings.Config, log hclog.Logger) *Server {
-	return &Server{log: log, cfg: s, registry: newRegistry()}
+	return &Server{log: log, cfg: s, registry: newRegistry(), clusters: map[string]*cluster{}}
 }
 
 // Run runs all parts until ctx ends or one fails, and closes everything.
@@ -153,6 +154,9 @@ func (s *Server) build(ctx context.Context) error {
 	if id != nil {
 		c.Verify, c.Revoked = id.verify, id.peers.Revoked
 		c.Workload, c.Joined = ca.WorkloadName, id.joined
+		if id.access != nil {
+			c.MayReadSecrets = id.access.MayRead
+		}
 	}
 	if s.proxies, err = xds.New(c); err != nil {
 		return err
@@ -162,9 +166,9 @@ func (s *Server) build(ctx context.Context) error {
 		return err
 	}
 	keys := newKeySource(s.cfg, s.log.Named("jwks"))
-	deriver := entry.New(workloads)
+	deriver := entry.New(workloads, s.selecting()...)
 	secrets := secret.NewManager(secret.Config{Dir: cfg.Secrets.Dir, Records: s.store.Records(),
-		KeyFile: filepath.Join(cfg.State, "secrets.key")})
+		KeyFile: filepath.Join(cfg.State, "secrets.key"), Cluster: s.clusterSecrets()})
 	read := make(chan *secret.Set)
 	s.run("secrets", func(ctx context.Context) error { return secrets.Run(ctx, read) })
 	vips := vip.New(vip.Config{Records: s.store.Records(), Log: s.log.Named("vip")})
@@ -188,6 +192,8 @@ func (s *Server) build(ctx context.Context) error {
 		return err
 	}
 	s.serveWebhook(id)
+	s.reportToClusters(id)
+	s.runLeaders()
 	s.run("workloads", workloads.Run)
 	s.run("configuration", s.assembler.Run)
 	s.run("problem log", (&problemLog{sources: s.api.SourceProblems, analyzed: analyzed,

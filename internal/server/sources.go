@@ -22,19 +22,21 @@ func (s *Server) makeSources(saved map[string]bool) (out push.Sources, err error
 	var errs []error
 	for _, src := range s.cfg.SourceList {
 		objects, services, err := s.makeSource(src, saved[src.ID()])
-		switch {
-		case err != nil:
+		if err != nil {
 			errs = append(errs, fmt.Errorf("setting %s (%s): %w", src.At, src.ID(), err))
-		case objects != nil:
+			continue
+		}
+		if objects != nil {
 			out.Objects = append(out.Objects, push.Source[*config.Object]{Source: objects, Optional: !src.Required})
-		default:
+		}
+		if services != nil {
 			out.Services = append(out.Services, push.Source[registry.Instances]{Source: services, Optional: !src.Required})
 		}
 	}
 	return out, errors.Join(errs...)
 }
 
-// makeSource makes a source of objects or one of services; the other is nil.
+// makeSource makes a source of objects, one of services, or both; the other is nil.
 func (s *Server) makeSource(src settings.Source, saved bool) (objects config.Source,
 	services feed.Source[registry.Instances], err error) {
 	log := s.log.Named(src.Name)
@@ -51,6 +53,8 @@ func (s *Server) makeSource(src settings.Source, saved bool) (objects config.Sou
 		s.report(func() []feed.Problem { return exposure(src.ID(), src.At, o.Address, o.TokenFile) })
 		services, err = consul.New(consul.Config{Name: src.ID(), Options: o.Options, Log: log})
 		return nil, services, err
+	case *settings.KubernetesSource:
+		return s.makeKubernetes(src, o, log)
 	case *settings.MCPSource:
 		if o.Plaintext && !loopback(strings.TrimPrefix(o.Address, "xds://")) {
 			s.log.Warn("a source without TLS: anybody on the path can read and change the mesh's configuration",

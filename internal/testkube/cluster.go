@@ -41,13 +41,14 @@ type Cluster struct {
 	URL string
 	// Admin is a kubeconfig with all rights.
 	Admin string
+	// Client sends requests to the API server as the administrator. A request may take 20 s.
+	Client *http.Client
 
 	t       testing.TB
 	network Network
 	dir     string
 	keys    keys
-	client  *http.Client // as the administrator
-	etcd    string       // URL of etcd
+	etcd    string // URL of etcd
 
 	stopEtcd, stopAPI, stopControllers func()
 }
@@ -69,16 +70,11 @@ func Start(t testing.TB, network Network) *Cluster {
 		c.file("admin.pem"), c.file("admin-key.pem")))
 	transport := &http.Transport{DialContext: network.Dial, TLSClientConfig: c.keys.admin(t), ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
-	c.client = &http.Client{Transport: transport, Timeout: 20 * time.Second}
+	c.Client = &http.Client{Transport: transport, Timeout: 20 * time.Second}
 	c.startEtcd()
 	c.StartAPI()
 	c.startControllers()
 	return c
-}
-
-// Dial connects to an address of the cluster. It is for clients in the test.
-func (c *Cluster) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	return c.network.Dial(ctx, network, address)
 }
 
 // StopAPI kills the API server. Its data stays, but not the history of its objects: after StartAPI, a
@@ -92,7 +88,7 @@ func (c *Cluster) StartAPI() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.stopAPI = c.run("kube-apiserver", "--bind-address", host, "--secure-port", port,
+	c.stopAPI = c.run("kube-apiserver", "--bind-address", host, "--advertise-address", host, "--secure-port", port,
 		"--etcd-servers", c.etcd, "--etcd-compaction-interval", "0", "--cert-dir", c.dir,
 		"--tls-cert-file", c.file("server.pem"), "--tls-private-key-file", c.file("server-key.pem"),
 		"--client-ca-file", c.file("ca.pem"), "--authorization-mode", "RBAC",

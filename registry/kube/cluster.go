@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -19,8 +18,9 @@ import (
 
 // Cluster is one cluster of Kubernetes. Safe for concurrent use.
 type Cluster struct {
-	// Name is the name of the source. Options are its options; Options.Cluster is set.
-	Name    string
+	// Name is the name of the source, for operators.
+	Name string
+	// Options are its options. Options.Cluster is set.
 	Options Options
 	// Log is the logger.
 	Log hclog.Logger
@@ -39,7 +39,6 @@ func Connect(name string, o Options, log hclog.Logger) (*Cluster, error) {
 	}
 	config.UserAgent = "ashored/" + build.Read().Version
 	config.QPS = -1 // parts that write limit themselves
-	o.Cluster = cmp.Or(o.Cluster, name)
 	c := &Cluster{Name: name, Options: o, Log: log}
 	if c.Dynamic, err = dynamic.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)

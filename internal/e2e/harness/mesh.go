@@ -48,8 +48,11 @@ func On(subnet string) Option { return func(m *Mesh) { m.subnet = subnet } }
 // Further are more settings of a mesh in development: "mcp: {readers: [anybody]}".
 func Further(settings string) Option { return func(m *Mesh) { m.further = settings + "\n" } }
 
-// In runs ashored in a network namespace.
+// In runs ashored in a network namespace, at its loopback address.
 func In(ns *Namespace) Option { return func(m *Mesh) { m.ns, m.subnet = ns, "127.0.0." } }
+
+// At runs ashored in a hub, at its address on the bridge.
+func At(hub *Namespace) Option { return func(m *Mesh) { m.ns, m.subnet = hub, HubSubnet } }
 
 // New starts ashored on a loopback network of its own with the files given, by name.
 func New(t testing.TB, files map[string]string, options ...Option) *Mesh {

@@ -20,26 +20,32 @@ import (
 type Namespace struct {
 	t    testing.TB
 	name string
-	// IP is its address on the link to its peer.
+	// IP is its address on the link to its peer, or on the bridge of its hub.
 	IP string
+
+	attached atomic.Int32 // of a hub: how many namespaces were attached
+	delete   func()
 }
 
 var namespaces atomic.Int32
+
+// newNamespace makes a network namespace that exists until Delete is called or the test ends.
+func newNamespace(t testing.TB) *Namespace {
+	t.Helper()
+	needs(t, "ip", "iproute2")
+	ns := &Namespace{t: t, name: fmt.Sprintf("ashore-%d-%d", os.Getpid(), namespaces.Add(1))}
+	command(t, "ip", "netns", "add", ns.name)
+	ns.delete = sync.OnceFunc(func() { command(t, "ip", "netns", "del", ns.name) })
+	t.Cleanup(ns.delete)
+	ns.Command("ip", "link", "set", "lo", "up")
+	return ns
+}
 
 // Linked makes two network namespaces with a link between them: 10.99.0.1 and 10.99.0.2. Everything
 // else is routed to the peer.
 func Linked(t testing.TB) (a, b *Namespace) {
 	t.Helper()
-	needs(t, "ip", "iproute2")
-	n := namespaces.Add(1)
-	make := func(side string) *Namespace {
-		ns := &Namespace{t: t, name: fmt.Sprintf("ashore-%d-%d%s", os.Getpid(), n, side)}
-		command(t, "ip", "netns", "add", ns.name)
-		t.Cleanup(func() { command(t, "ip", "netns", "del", ns.name) })
-		ns.Command("ip", "link", "set", "lo", "up")
-		return ns
-	}
-	a, b = make("a"), make("b")
+	a, b = newNamespace(t), newNamespace(t)
 	a.IP, b.IP = "10.99.0.1", "10.99.0.2"
 	a.Command("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", b.name)
 	for _, ns := range []*Namespace{a, b} {
@@ -50,6 +56,38 @@ func Linked(t testing.TB) (a, b *Namespace) {
 	b.Command("ip", "route", "add", "default", "via", a.IP)
 	return a, b
 }
+
+// HubSubnet is where a hub and the namespaces attached to it have their addresses.
+const HubSubnet = "10.98.0."
+
+// Hub makes a network namespace with a bridge, at 10.98.0.1.
+func Hub(t testing.TB) *Namespace {
+	t.Helper()
+	hub := newNamespace(t)
+	hub.IP = HubSubnet + "1"
+	hub.Command("ip", "link", "add", "hub", "type", "bridge")
+	hub.Command("ip", "address", "add", hub.IP+"/24", "dev", "hub")
+	hub.Command("ip", "link", "set", "hub", "up")
+	return hub
+}
+
+// Attach makes a network namespace on the bridge of a hub. Everything else is routed to the hub.
+func (ns *Namespace) Attach() *Namespace {
+	ns.t.Helper()
+	number := ns.attached.Add(1) + 1
+	other := newNamespace(ns.t)
+	other.IP = fmt.Sprint(HubSubnet, number)
+	link := fmt.Sprint("veth", number)
+	ns.Command("ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", other.name)
+	ns.Command("ip", "link", "set", link, "master", "hub", "up")
+	other.Command("ip", "address", "add", other.IP+"/24", "dev", "eth0")
+	other.Command("ip", "link", "set", "eth0", "up")
+	other.Command("ip", "route", "add", "default", "via", ns.IP)
+	return other
+}
+
+// Delete deletes the namespace before the test ends. Programs in it have to end by themselves.
+func (ns *Namespace) Delete() { ns.delete() }
 
 // Command runs a program in the namespace and fails the test when it fails.
 func (ns *Namespace) Command(argv ...string) {

@@ -36,8 +36,9 @@ func New(cfg Config) *Source {
 	return &Source{cluster: cfg.Cluster, objects: map[config.Key]*object{}}
 }
 
-// Name implements config.Source: the name of the cluster.
-func (s *Source) Name() string { return s.cluster.Name }
+// Name implements config.Source: the name of the cluster and "/objects". Its services have the name
+// of the cluster.
+func (s *Source) Name() string { return s.cluster.Name + "/objects" }
 
 // Run implements config.Source.
 func (s *Source) Run(ctx context.Context, out chan<- batch) error {
