@@ -128,8 +128,8 @@ golden: ## rewrite the expected results of golden tests
 
 package-build = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X github.com/ashore-mesh/ashore/internal/build.version=$(VERSION)' $$(git rev-parse HEAD >/dev/null 2>&1 && echo -buildvcs=true)
 
-package: package-texts ## deb and rpm packages for amd64 and arm64, and an archive for this architecture, in dist/
-	@rm -rf '$(DIST)'/*.deb '$(DIST)'/*.rpm '$(DIST)/build/doc' '$(DIST)/build/completion'
+package: package-texts ## deb and rpm packages and images (OCI) for amd64 and arm64, and an archive for this architecture, in dist/
+	@rm -rf '$(DIST)'/*.deb '$(DIST)'/*.rpm '$(DIST)'/*.oci.tar '$(DIST)/build/doc' '$(DIST)/build/completion'
 	@mkdir -p '$(DIST)/build/completion'
 	@cp -r '$(DIST)/ashore' '$(DIST)/build/doc'
 	$(package-build) -o '$(DIST)/build/host/' ./cmd/...
@@ -143,6 +143,7 @@ package: package-texts ## deb and rpm packages for amd64 and arm64, and an archi
 			DIST='$(DIST)' ARCH=$$arch VERSION='$(VERSION)' ENVOY_VERSION=$(envoy-version) ENVOY_RELEASE=$(ENVOY_RELEASE) \
 				$(GO) tool -modfile=tools/nfpm/go.mod nfpm package --config systemd/packaging/$$name.yaml --packager $$format --target '$(DIST)' || exit 1; \
 		done; done; \
+		tools/images.sh '$(DIST)' '$(VERSION)' $$arch .tools/envoy-$(envoy-version)-$$arch || exit 1; \
 	done
 	@cp -r '$(DIST)/build/host' '$(DIST)/ashore/bin' && cp systemd/packaging/archive-readme '$(DIST)/ashore/README.md' && cp -r systemd systemd/packaging/ashored.yaml '$(DIST)/ashore' && rm -r '$(DIST)/ashore/systemd/packaging'
 	tar -C '$(DIST)' -czf "$(DIST)/ashore-$$($(GO) env GOOS)-$$($(GO) env GOARCH).tar.gz" ashore

@@ -120,7 +120,8 @@ func (a *Agent) identify(log hclog.Logger) error {
 	if s.Dev {
 		return nil
 	}
-	k, err := NewCertManager(CertManagerConfig{Dir: s.State, Addresses: s.XDS.Addresses, Name: s.Workload.Name, Log: log})
+	k, err := NewCertManager(CertManagerConfig{Dir: s.State, Addresses: s.XDS.Addresses, Name: s.Workload.Name,
+		TokenFile: s.XDS.TokenFile, Cluster: s.Workload.Cluster, Log: log})
 	if err != nil {
 		return err
 	}

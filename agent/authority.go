@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -18,6 +19,7 @@ import (
 	securityv1 "istio.io/api/security/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/agent/relay"
+	"github.com/ashore-mesh/ashore/ca"
 )
 
 // askTimeout bounds one request for a certificate.
@@ -44,8 +46,8 @@ func (e *RefusedError) Error() string {
 // certificateRequest is one request for a certificate.
 type certificateRequest struct {
 	key   crypto.Signer
-	token string // of a join; empty: the connection's certificate authenticates the request
-	name  string // of the workload
+	token string // that authenticates the request; empty: the connection's certificate does
+	name  string // of the workload; empty: the authority names it
 	group string // that a join is for, "namespace/name"; empty: not a join
 }
 
@@ -56,12 +58,21 @@ type authority struct {
 	own netip.Addr
 	// config returns the TLS settings for one connection.
 	config func() *tls.Config
+	// tokenFile and cluster are the settings xds.tokenFile and workload.cluster.
+	tokenFile, cluster string
 }
 
 // ask requests a certificate. It tries the addresses one after another, until one gives a
 // certificate or refuses. The identity is parsed and not verified. Errors: RefusedError, or what
 // failed at each address.
 func (a *authority) ask(ctx context.Context, q certificateRequest) (*Identity, error) {
+	if a.tokenFile != "" {
+		var err error
+		if q.token, err = readAccountToken(a.tokenFile); err != nil {
+			return nil, fmt.Errorf("xds.tokenFile: %w", err)
+		}
+		q.name = "" // the authority names such workloads by their first key
+	}
 	var errs []error
 	for _, address := range a.addresses {
 		id, err := a.askOne(ctx, address, q)
@@ -82,9 +93,9 @@ func (a *authority) askOne(ctx context.Context, address string, q certificateReq
 	if err != nil {
 		return nil, err
 	}
-	answer, err := createCertificate(ctx, conn, q)
+	answer, err := a.createCertificate(ctx, conn, q)
 	if err != nil {
-		return nil, refusal(address, err)
+		return nil, a.refusal(address, err)
 	}
 	id, err := parseAnswer(q.key, answer.GetCertChain())
 	if err != nil {
@@ -94,12 +105,8 @@ func (a *authority) askOne(ctx context.Context, address string, q certificateReq
 }
 
 // createCertificate sends one request over a connection, and closes it.
-func createCertificate(ctx context.Context, conn *tls.Conn,
+func (a *authority) createCertificate(ctx context.Context, conn *tls.Conn,
 	q certificateRequest) (answer *securityv1.IstioCertificateResponse, err error) {
-	csr, err := newRequest(q.key)
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
 	client, err := relay.NewClient("control-plane", conn,
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxIdentityFile)))
 	if err != nil {
@@ -108,12 +115,56 @@ func createCertificate(ctx context.Context, conn *tls.Conn,
 	defer func() { err = errors.Join(err, client.Close()) }()
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	r := &securityv1.IstioCertificateRequest{Csr: string(csr)}
-	r.Metadata = q.metadata()
 	if q.token != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+q.token)
 	}
-	return securityv1.NewIstioCertificateServiceClient(client).CreateCertificate(ctx, r)
+	if a.cluster != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, clusterHeader, a.cluster)
+	}
+	send := func(identity string) (*securityv1.IstioCertificateResponse, error) {
+		csr, err := newRequest(q.key, identity)
+		if err != nil {
+			return nil, err
+		}
+		r := &securityv1.IstioCertificateRequest{Csr: string(csr), Metadata: q.metadata()}
+		return securityv1.NewIstioCertificateServiceClient(client).CreateCertificate(ctx, r)
+	}
+	if answer, err = send(""); err == nil {
+		return answer, nil
+	}
+	if identity := neededIdentity(err); identity != "" {
+		return send(identity)
+	}
+	return nil, err
+}
+
+// neededIdentity is the SPIFFE ID that the request for a certificate has to have, because a signer
+// outside of the control plane signs it. Empty: that is not why it was refused.
+func neededIdentity(err error) string {
+	for _, d := range status.Convert(err).Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetReason() == ca.NeedsIdentity {
+			return info.GetMetadata()[ca.IdentityKey]
+		}
+	}
+	return ""
+}
+
+// clusterHeader says which cluster the token of a service account is from. Source: Istio's agent.
+const clusterHeader = "clusterid"
+
+// readAccountToken reads the token of a service account.
+func readAccountToken(path string) (string, error) {
+	text, err := readSmall(path)
+	token := strings.TrimSpace(string(text))
+	switch {
+	case err != nil:
+		return "", err
+	case isJoinToken(token):
+		return "", fmt.Errorf("%s has a one-time token: give it by --token-file", path)
+	case strings.Count(token, ".") != 2 || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return "", fmt.Errorf("%s has no token of a service account: want a JWT", path)
+	}
+	return token, nil
 }
 
 // metadata is the part of the request that is Ashore's own.
@@ -128,7 +179,7 @@ func (q certificateRequest) metadata() *structpb.Struct {
 }
 
 // refusal returns a RefusedError if another control plane would refuse as well.
-func refusal(address string, err error) error {
+func (a *authority) refusal(address string, err error) error {
 	s := statusOf(err)
 	if s == nil {
 		return fmt.Errorf("control plane %s: %w", address, err)
@@ -137,7 +188,10 @@ func refusal(address string, err error) error {
 	switch s.Code() {
 	case codes.PermissionDenied:
 	case codes.Unauthenticated:
-		if !strings.Contains(r.Text, "ashorectl join-token create") { // it is not logged twice
+		if a.tokenFile != "" {
+			r.Todo = "the setting attestors of ashored has to name the issuer or the cluster of the token in " + a.tokenFile +
+				", and the token needs an audience that it accepts, such as istio-ca"
+		} else if !strings.Contains(r.Text, "ashorectl join-token create") { // it is not logged twice
 			r.Todo = "a new line is made by \"ashorectl join-token create\""
 		}
 	case codes.FailedPrecondition, codes.NotFound:

@@ -119,7 +119,7 @@ func (m *mesh) issue(t testing.TB, id spiffe.ID, csr []byte, life time.Duration)
 func (m *mesh) identity(t testing.TB, id spiffe.ID, life time.Duration) *Identity {
 	t.Helper()
 	key := ca.NewKey()
-	out, err := parseAnswer(key, m.issue(t, id, must(newRequest(key)), life))
+	out, err := parseAnswer(key, m.issue(t, id, must(newRequest(key, "")), life))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,9 @@ type CertManagerConfig struct {
 	Addresses []string
 	// Name is the workload's.
 	Name string
-	Log  hclog.Logger
+	// TokenFile and Cluster are the settings xds.tokenFile and workload.cluster.
+	TokenFile, Cluster string
+	Log                hclog.Logger
 }
 
 // CertManager holds a workload's identity. It renews the certificate at about half of its life and
@@ -58,7 +60,7 @@ func NewCertManager(c CertManagerConfig) (*CertManager, error) {
 	m.id, m.joined = id, joined
 	addresses := slices.Clone(c.Addresses) // spread the workloads over the replicas
 	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
-	m.ask = (&authority{addresses: addresses, config: m.ClientTLS}).ask
+	m.ask = (&authority{addresses: addresses, config: m.ClientTLS, tokenFile: c.TokenFile, cluster: c.Cluster}).ask
 	return m, nil
 }
 

@@ -66,7 +66,7 @@ func answers(t *testing.T, k *CertManager, m *mesh, life time.Duration, err func
 			t.Errorf("%d keys were tried for one certificate", len(keys))
 		}
 		keys = nil
-		id, e := parseAnswer(q.key, m.issue(t, web(), must(newRequest(q.key)), life))
+		id, e := parseAnswer(q.key, m.issue(t, web(), must(newRequest(q.key, "")), life))
 		return id, e
 	}
 	return func() []time.Time {

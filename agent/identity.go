@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -88,9 +89,17 @@ func pool(certs []*x509.Certificate) *x509.CertPool {
 }
 
 // newRequest returns a certificate signing request for key, in PEM. It has no subject: the
-// authority decides the name.
-func newRequest(key crypto.Signer) ([]byte, error) {
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+// authority decides the name. identity is a SPIFFE ID that it has to have; it may be empty.
+func newRequest(key crypto.Signer, identity string) ([]byte, error) {
+	request := &x509.CertificateRequest{}
+	if identity != "" {
+		id, err := spiffe.Parse(identity)
+		if err != nil {
+			return nil, err
+		}
+		request.URIs = []*url.URL{id.URL()}
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, request, key)
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate signing request: %w", err)
 	}

@@ -12,7 +12,7 @@ import (
 func FuzzAnswer(f *testing.F) {
 	m := newMesh(f, "cluster.local")
 	key := ca.NewKey()
-	chain := m.issue(f, web(), must(newRequest(key)), time.Hour)
+	chain := m.issue(f, web(), must(newRequest(key, "")), time.Hour)
 	f.Add(chain[0], chain[1], chain[2])
 	f.Add(chain[0], "", chain[2])
 	f.Add(chain[0], chain[1], chain[2]+chain[0])

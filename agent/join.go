@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/dnsname"
 	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/internal/wholefile"
@@ -25,16 +27,21 @@ import (
 // JoinConfig describes how a workload joins the mesh.
 type JoinConfig struct {
 	// Settings are those of the workload, before Complete. XDS.Addresses are the control planes.
-	// The namespace is the group's. Without Workload.Addresses the workload has this machine's
-	// source address towards the control plane.
+	// The namespace is the group's; without a group, it has to be that of the token's service account.
+	// Without Workload.Addresses the workload has this machine's source address towards the control
+	// plane.
 	Settings Settings
-	// Group is the WorkloadGroup that it becomes a member of, "namespace/name".
+	// Group is the WorkloadGroup that it becomes a member of, "namespace/name". Empty: none; that needs
+	// XDS.TokenFile.
 	Group string
-	// Hash is that of the control plane's root certificate, "sha256:…".
+	// Hash is that of the control plane's root certificate, "sha256:…". Empty: XDS.CAFile has the root
+	// certificates.
 	Hash string
-	// Token is the one-time token.
+	// Token is the one-time token. Empty: XDS.TokenFile has the token of a service account.
 	Token string
 	Log   hclog.Logger
+
+	roots *ca.Bundle // of XDS.CAFile; nil: Hash counts; set by Prepare
 }
 
 // JoinResult is the result of Join.
@@ -86,6 +93,10 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	} else if err != nil {
 		return nil, err // the key stays: the control plane may have used the token for it
 	}
+	if id.ID.Namespace != s.Workload.Namespace {
+		return nil, &UsageError{"workload.namespace", fmt.Sprintf("%q is not that of the service account in %s, %s",
+			s.Workload.Namespace, s.XDS.TokenFile, id.ID)}
+	}
 	// It may be of another mesh with the same names.
 	if err := wholefile.Remove(filepath.Join(s.State, cacheFile)); err != nil {
 		return nil, diskError("remove the copy of an earlier configuration", err)
@@ -105,23 +116,13 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 func (c *JoinConfig) Prepare() error {
 	s := &c.Settings
 	check := &checker{}
-	namespace, group, ok := strings.Cut(c.Group, "/")
-	if !ok || !dnsname.ValidLabel(namespace) || group == "" || strings.ContainsAny(group, "/ ") {
-		check.fail("--group", "%q is not a WorkloadGroup; want namespace/name, such as shop/web", c.Group)
-	}
-	if own := s.Workload.Namespace; own != Default().Workload.Namespace && own != namespace {
-		check.fail("workload.namespace", "%q is not that of the group %s; leave it out", own, c.Group)
+	if c.Group != "" || s.XDS.TokenFile == "" {
+		c.prepareGroup(check)
 	}
 	if s.Dev {
 		check.fail("dev", "is for a workload without identity; leave it out")
 	}
-	if err := checkHash(c.Hash); err != nil {
-		check.fail("--ca-hash", "%q is not the hash of a root certificate: %v", c.Hash, err)
-	}
-	if err := checkToken(c.Token); err != nil {
-		check.fail("--token-file", "%v", err)
-	}
-	s.Workload.Namespace, s.Workload.Group = namespace, group
+	c.prepareProof(check)
 	// The address is known once the control plane was reached. Check with a placeholder.
 	full := *s
 	if len(full.Workload.Addresses) == 0 {
@@ -143,15 +144,58 @@ func (c *JoinConfig) Prepare() error {
 	return errors.Join(append(check.errs, err)...)
 }
 
+// prepareGroup checks the group, and fills in the namespace.
+func (c *JoinConfig) prepareGroup(check *checker) {
+	w := &c.Settings.Workload
+	namespace, group, ok := strings.Cut(c.Group, "/")
+	if !ok || !dnsname.ValidLabel(namespace) || group == "" || strings.ContainsAny(group, "/ ") {
+		check.fail("--group", "%q is not a WorkloadGroup; want namespace/name, such as shop/web", c.Group)
+	}
+	if own := w.Namespace; own != Default().Workload.Namespace && own != namespace {
+		check.fail("workload.namespace", "%q is not that of the group %s; leave it out", own, c.Group)
+	}
+	w.Namespace, w.Group = namespace, group
+}
+
+// prepareProof checks the token and how the control plane is verified, and reads the root
+// certificates.
+func (c *JoinConfig) prepareProof(check *checker) {
+	x := &c.Settings.XDS
+	switch {
+	case x.TokenFile != "" && c.Token != "":
+		check.fail("xds.tokenFile", "is set, and there is a one-time token: leave one of them out")
+	case x.TokenFile != "":
+		if _, err := readAccountToken(x.TokenFile); err != nil {
+			check.fail("xds.tokenFile", "%v", err)
+		}
+	default:
+		if err := checkToken(c.Token); err != nil {
+			check.fail("--token-file", "%v", err)
+		}
+	}
+	if x.CAFile == "" {
+		if err := checkHash(c.Hash); err != nil {
+			check.fail("--ca-hash", "%q is not the hash of a root certificate: %v", c.Hash, err)
+		}
+		return
+	}
+	text, err := readSmall(x.CAFile)
+	if err == nil {
+		c.roots, err = parseRoots([]string{string(text)})
+	}
+	check.want(err == nil, "xds.caFile", "%v", err)
+	check.want(c.Hash == "", "xds.caFile", "is set, and --ca-hash too: leave one of them out")
+}
+
 // ask requests the certificate. It asks an overloaded control plane again: with the same key a token
 // gives the same answer. own is the workload's address. former is the certificate of an earlier join,
 // or empty. It proves that the name is this machine's.
 func (c *JoinConfig) ask(ctx context.Context, q certificateRequest, own netip.Addr,
 	former *tls.Certificate) (*Identity, error) {
-	check := &serverCheck{hash: c.Hash, now: time.Now}
-	a := &authority{addresses: c.Settings.XDS.Addresses, own: own, config: func() *tls.Config {
-		return check.config(func() *tls.Certificate { return former })
-	}}
+	check := &serverCheck{roots: c.roots, hash: c.Hash, now: time.Now}
+	x := &c.Settings.XDS
+	a := &authority{addresses: x.Addresses, own: own, tokenFile: x.TokenFile, cluster: c.Settings.Workload.Cluster,
+		config: func() *tls.Config { return check.config(func() *tls.Certificate { return former }) }}
 	for n := 1; ; n++ {
 		id, err := a.ask(ctx, q)
 		if err == nil {
@@ -171,8 +215,8 @@ func (c *JoinConfig) ask(ctx context.Context, q certificateRequest, own netip.Ad
 // verifyIdentity checks that an identity is of the mesh of the join command, and valid now.
 func (c *JoinConfig) verifyIdentity(id *Identity) error {
 	if !c.sameMesh(id) {
-		return fmt.Errorf("the roots that the control plane gave are without the one of the join line, %s: make a new "+
-			"line with \"ashorectl join-token create\"", c.Hash)
+		return fmt.Errorf("the roots that the control plane gave do not include the given one, %s: join again with "+
+			"the present root of the mesh", cmp.Or(c.Hash, c.Settings.XDS.CAFile))
 	}
 	return checkValidNow(id, time.Now())
 }
@@ -192,12 +236,14 @@ func checkToken(token string) error {
 	case len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return errors.New("the token is not one of \"ashorectl join-token create\": it has spaces or other signs in it, " +
 			"or is too long")
-	case len(parts) != 3 || parts[0] != "ashore-join" || parts[1] == "" || parts[2] == "":
+	case len(parts) != 3 || !isJoinToken(token) || parts[1] == "" || parts[2] == "":
 		return errors.New("the token is not one of \"ashorectl join-token create\": want ashore-join.ID.SECRET, " +
 			"copied whole")
 	}
 	return nil
 }
+
+func isJoinToken(token string) bool { return strings.HasPrefix(token, "ashore-join.") }
 
 // maxToken bounds a token, in bytes.
 const maxToken = 1 << 10

@@ -247,11 +247,11 @@ func TestJoinRefused(t *testing.T) {
 		{"more roots without ours", answer(func(c []string) []string { // the intermediate as a root: it leads there, and is not what the line names
 			c[2] = c[1]
 			return c
-		}), true, []string{"are without the one of the join line"}},
+		}), true, []string{"do not include the given one"}},
 		{"a certificate for another key", answer(func(c []string) []string {
 			key := ca.NewKey()
 			return m.issue(t, spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"},
-				must(newRequest(key)), time.Hour)
+				must(newRequest(key, "")), time.Hour)
 		}), true, []string{"the certificate is for another key"}},
 		{"garbage", answer(func(c []string) []string { c[0] = "x"; return c }), true,
 			[]string{"element 1 of the chain: it holds no PEM block"}},
@@ -370,6 +370,13 @@ func TestJoinUsage(t *testing.T) {
 		{"half a token", func(c *JoinConfig) { c.Token = "ashore-join.abc" },
 			"--token-file: the token is not one of \"ashorectl join-token create\": want ashore-join.ID.SECRET, copied whole"},
 		{"a token in two lines", func(c *JoinConfig) { c.Token = "ashore-join.a.b\nc" }, "--token-file: the token is not one of"},
+		{"no file with a token", func(c *JoinConfig) { c.Settings.XDS.TokenFile, c.Token = "/none", "" },
+			"xds.tokenFile: open /none"},
+		{"two tokens", func(c *JoinConfig) { c.Settings.XDS.TokenFile = "/none" }, "xds.tokenFile: is set, and there is"},
+		{"no group", func(c *JoinConfig) { c.Group = "" }, `--group: "" is not a WorkloadGroup`},
+		{"no roots", func(c *JoinConfig) { c.Settings.XDS.CAFile, c.Hash = "/none", "" }, "xds.caFile: open /none"},
+		{"two proofs of the control plane", func(c *JoinConfig) { c.Settings.XDS.CAFile = "/none" },
+			"xds.caFile: is set, and --ca-hash too"},
 		{"no control plane", func(c *JoinConfig) { c.Settings.XDS.Addresses = nil },
 			"--control-plane: not set; give host:port"},
 		{"no port", func(c *JoinConfig) { c.Settings.XDS.Addresses = []string{"a"} }, `xds.addresses: "a" is not host:port`},

@@ -86,6 +86,7 @@ func nodeMetadata(s *Settings, stream string) map[string]any {
 	for name, value := range map[string]string{
 		"SERVICE_ACCOUNT":     w.serviceAccount,
 		"NETWORK":             w.Network,
+		"CLUSTER_ID":          w.Cluster,
 		"AUTO_REGISTER_GROUP": w.Group,
 		"ASHORE_STREAM":       stream,
 	} {

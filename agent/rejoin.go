@@ -64,6 +64,8 @@ func tokenHash(token string) string {
 
 // sameMesh reports whether an identity belongs to the mesh of the join command.
 func (c *JoinConfig) sameMesh(id *Identity) bool {
-	named := func(root *x509.Certificate) bool { return ca.RootID(root) == c.Hash }
+	named := func(root *x509.Certificate) bool {
+		return ca.RootID(root) == c.Hash || c.roots != nil && slices.ContainsFunc(c.roots.Roots, root.Equal)
+	}
 	return id.rooted() == nil && slices.ContainsFunc(id.Roots.Roots, named)
 }

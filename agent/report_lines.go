@@ -17,7 +17,11 @@ import (
 func reportIdentity(r *Report, id *Identity, j Joined, n Renewal, now time.Time) {
 	leaf := id.Leaf()
 	r.Identity, r.Serial, r.Ends = id.ID.String(), id.Serial(), leaf.NotAfter
-	r.ok("identity", "%s, joined %s ago from the group %s", id.ID, span(now.Sub(j.At)), j.Group)
+	from := ""
+	if j.Group != "" {
+		from = " from the group " + j.Group
+	}
+	r.ok("identity", "%s, joined %s ago%s", id.ID, span(now.Sub(j.At)), from)
 	left := leaf.NotAfter.Sub(now)
 	ends, renewal := "ends in "+span(left), "renewed "+span(now.Sub(j.Renewed))+" ago"
 	if left <= 0 {
@@ -36,7 +40,7 @@ func reportIdentity(r *Report, id *Identity, j Joined, n Renewal, now time.Time)
 	case now.Before(leaf.NotBefore):
 		ends, todo = "begins in "+span(leaf.NotBefore.Sub(now))+" by this machine's clock", todoClock
 	case refused:
-		todo = "do what the answer says; or join again, by a new line of \"ashorectl join-token create\""
+		todo = "do what the answer says; or join again"
 	case left <= 0:
 		todo = "let the agent run and make a control plane reachable: it renews a certificate up to 7 days after its end, " +
 			"unless ca.grace there says otherwise; else join again"

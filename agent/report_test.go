@@ -247,7 +247,7 @@ func TestReportCertificate(t *testing.T) {
 			"expired", "join again"},
 		{"replaced", time.Hour, replaced, stateBad, " ends in 23h0m0s, not renewed, tries 1: control plane a:1 refuses: " +
 			"another machine joined under the name x", "join again"},
-		{"its group has gone", time.Hour, Renewal{Err: refusal("a:1", status.Error(codes.FailedPrecondition,
+		{"its group has gone", time.Hour, Renewal{Err: (&authority{}).refusal("a:1", status.Error(codes.FailedPrecondition,
 			"no group")), Tries: 1}, stateBad, " ends in 23h0m0s, not renewed, tries 1: control plane a:1 refuses: no " +
 			"group; make sure that the WorkloadGroup exists", ""},
 		{"over while no agent ran", 72 * time.Hour, Renewal{}, stateBad, " ended 2 days ago", "let the agent run"},

@@ -52,6 +52,9 @@ type Workload struct {
 	Locality string `yaml:"locality"`
 	// Network names the network whose addresses it reaches directly.
 	Network string `yaml:"network"`
+	// Cluster is the ID of its cluster of Kubernetes. Empty: it is in none, or in the only one whose
+	// tokens the control plane accepts.
+	Cluster string `yaml:"cluster"`
 	// Interception says how the workload's traffic reaches Envoy: "none", "redirect" (by the
 	// operator's own rules) or "tproxy" (by the rules of "ashore-agent intercept").
 	Interception string `yaml:"interception"`
@@ -66,6 +69,13 @@ type Workload struct {
 type XDS struct {
 	// Addresses are host:port of its replicas.
 	Addresses []string `yaml:"addresses"`
+	// TokenFile has a token (JWT) of the workload's service account, such as one that Kubernetes
+	// projects into a Pod. It is read for each request for a certificate. Empty: a one-time token
+	// proves who joins, and the certificate who renews.
+	TokenFile string `yaml:"tokenFile"`
+	// CAFile has the root certificates by which a join verifies the control plane. Empty: the hash of
+	// the join command does.
+	CAFile string `yaml:"caFile"`
 	// MaxAge is the maximum age of a configuration that no control plane confirmed. An older copy
 	// on disk is not used, because it lacks revocations and policies. Zero: 24h.
 	MaxAge time.Duration `yaml:"maxAge"`

@@ -21,7 +21,7 @@ func TestSecrets(t *testing.T) {
 	all := secret.NewSet(nil, map[secret.Name]secret.Secret{
 		{Namespace: "edge", Name: "web"}: pair, {Namespace: "edge", Name: "clients-cacert"}: {Authorities: "a"},
 		{Namespace: "shop", Name: "shop"}: pair,
-	})
+	}, nil)
 	const at = "IST0101 mesh.yaml:1 Gateway shop/gw spec.servers[0].tls: "
 	for _, tc := range []testCase{
 		{"found", []string{server("mode: MUTUAL, credentialName: web, caCertCredentialName: clients"), group}, nil},

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/internal/dnsname"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
@@ -25,6 +27,8 @@ type Call struct {
 	Peer []*x509.Certificate
 	// Bearer is the bearer token of the call, or empty.
 	Bearer string
+	// Cluster is the ID of the cluster that the caller names, or empty. Nothing proves it.
+	Cluster string
 	// From is the client's address.
 	From netip.Addr
 	// Now is when it came.
@@ -35,7 +39,7 @@ type Call struct {
 type Proof struct {
 	// ID is the identity.
 	ID spiffe.ID
-	// How it was proven: byToken, byCertificate, byJWT or byReplica.
+	// How it was proven: byToken, byCertificate, byJWT, byReview or byReplica.
 	How string
 	// Group is the WorkloadGroup that the caller joins, "namespace/name", or empty.
 	Group string
@@ -59,6 +63,7 @@ const (
 	byToken       = "token"
 	byCertificate = "certificate"
 	byJWT         = "jwt"
+	byReview      = "kubernetes"
 	byReplica     = "replica"
 )
 
@@ -80,7 +85,7 @@ func (p *Proof) workload(a *ask) (string, error) {
 	case p.How == byCertificate && a.Workload != "" && asked != p.name:
 		return "", refusal(byCertificate, "other workload", "workload %s asks for a certificate of %.260q",
 			p.name, a.Workload)
-	case p.How == byJWT:
+	case p.How == byJWT || p.How == byReview:
 		return keyName(p.ID, a.KeyHash), nil
 	}
 	return p.name, nil
@@ -95,6 +100,19 @@ type Refusal struct {
 	Reason string
 	// Err is the whole reason, for the audit log.
 	Err error
+
+	detail *errdetails.ErrorInfo // for the caller's agent; may be nil
+}
+
+// status is the answer to the caller.
+func (r *Refusal) status() error {
+	s := status.New(r.Code, r.Public)
+	if r.detail != nil {
+		if with, err := s.WithDetails(r.detail); err == nil { // else the text has to do
+			s = with
+		}
+	}
+	return s.Err()
 }
 
 // Error is the whole reason.
@@ -110,7 +128,7 @@ func refusal(how, reason, format string, args ...any) *Refusal {
 	switch how {
 	case byToken:
 		r.Code, r.Public = codes.PermissionDenied, publicToken
-	case byJWT:
+	case byJWT, byReview:
 		r.Public = publicJWT
 	}
 	return r
@@ -125,15 +143,16 @@ const (
 		"(if it was revoked, it has to be restored first)"
 	publicJWT = "the token is not accepted: it may be expired, or of an issuer or audience that is not " +
 		"trusted here"
+	publicReview = "the cluster that issued the token cannot review it now; try again"
 	publicBehind = "this control plane is out of touch with the store that it shares: try again, or ask another one"
 	publicNobody = "no proof of identity was given: send a join token, a certificate of this mesh, or a token " +
 		"of a trusted issuer"
 )
 
 // attest authenticates the caller of CreateCertificate. It changes nothing. A join token is used
-// alone. Of a certificate and a JWT one is enough, because Istio's agents also send their old
-// certificate. A revoked certificate is refused with any JWT. Errors: *Refusal, or why the caller
-// cannot be authenticated now.
+// alone. Of a certificate and another token one is enough, because Istio's agents also send their
+// old certificate. A revoked certificate is refused with any token. Errors: *Refusal, or why the
+// caller cannot be authenticated now.
 func (s *Server) attest(ctx context.Context, c Call) (*Proof, error) {
 	if isToken(c.Bearer) {
 		return s.config.Ledger.attestToken(ctx, c)
@@ -147,13 +166,28 @@ func (s *Server) attest(ctx context.Context, c Call) (*Proof, error) {
 		}
 		refused = err
 	}
-	if c.Bearer != "" && s.config.JWT != nil && len(s.config.JWT.issuers) > 0 {
-		p, err := s.config.JWT.attest(c)
-		if err == nil || len(c.Peer) == 0 {
+	if attest := s.attestorOf(c); attest != nil {
+		p, err := attest(ctx, c)
+		if r, ok := errors.AsType[*Refusal](err); err == nil || len(c.Peer) == 0 || ok && r.Code == codes.Unavailable {
 			return p, err
 		}
 	}
 	return nil, refused
+}
+
+// attestorOf returns who checks the bearer token of a call: an issuer in the settings, else the
+// clusters. Nil: nobody.
+func (s *Server) attestorOf(c Call) attestFunc {
+	jwt := s.config.JWT
+	switch {
+	case c.Bearer == "":
+		return nil
+	case s.config.Reviewer != nil && (jwt == nil || !jwt.issued(c.Bearer)):
+		return s.attestReview
+	case jwt != nil && len(jwt.issuers) > 0:
+		return func(_ context.Context, c Call) (*Proof, error) { return jwt.attest(c) }
+	}
+	return nil
 }
 
 // attestToken authenticates a caller by a join token, which lets one workload join its group.

@@ -116,13 +116,13 @@ func (a *JWTAttestor) Failures() []jwks.Failure { return a.keys.Failures() }
 // unknownKey is the reason of a refusal that a new key of an issuer causes, or a forged token.
 const unknownKey = "jwt key unknown"
 
-// attest authenticates a caller by a JWT of an issuer. Errors: *Refusal.
-func (a *JWTAttestor) attest(c Call) (*Proof, error) {
-	if len(c.Bearer) > maxJWT {
-		return nil, refusal(byJWT, "jwt too large", "the token has %d bytes, at most %d are read", len(c.Bearer), maxJWT)
+// parseJWT reads a token, and the issuer that it claims. Errors: *Refusal.
+func parseJWT(bearer, how string) (token *jwt.JSONWebToken, issuer string, err error) {
+	if len(bearer) > maxJWT {
+		return nil, "", refusal(how, "jwt too large", "the token has %d bytes, at most %d are read", len(bearer), maxJWT)
 	}
-	var hint jwt.Claims // says only which keys to try
-	token, err := jwt.ParseSigned(c.Bearer, jwks.Algorithms())
+	var hint jwt.Claims // not verified
+	token, err = jwt.ParseSigned(bearer, jwks.Algorithms())
 	if err == nil {
 		err = token.UnsafeClaimsWithoutVerification(&hint)
 	}
@@ -130,11 +130,31 @@ func (a *JWTAttestor) attest(c Call) (*Proof, error) {
 		err = fmt.Errorf("it has %d signatures", len(token.Headers))
 	}
 	if err != nil {
-		return nil, refusal(byJWT, "jwt malformed", "%w", err)
+		return nil, "", refusal(how, "jwt malformed", "%w", err)
 	}
-	i := slices.IndexFunc(a.issuers, func(s Issuer) bool { return s.Name == hint.Issuer })
+	return token, hint.Issuer, nil
+}
+
+// index is the place of an issuer among those in the settings; -1 if it is not there.
+func (a *JWTAttestor) index(issuer string) int {
+	return slices.IndexFunc(a.issuers, func(s Issuer) bool { return s.Name == issuer })
+}
+
+// issued reports whether a token claims to be of an issuer in the settings.
+func (a *JWTAttestor) issued(bearer string) bool {
+	_, issuer, err := parseJWT(bearer, byJWT)
+	return err == nil && a.index(issuer) >= 0
+}
+
+// attest authenticates a caller by a JWT of an issuer. Errors: *Refusal.
+func (a *JWTAttestor) attest(c Call) (*Proof, error) {
+	token, name, err := parseJWT(c.Bearer, byJWT)
+	if err != nil {
+		return nil, err
+	}
+	i := a.index(name)
 	if i < 0 {
-		return nil, refusal(byJWT, "jwt issuer", "the issuer %.200q is not in the settings", hint.Issuer)
+		return nil, refusal(byJWT, "jwt issuer", "the issuer %.200q is not in the settings", name)
 	}
 	issuer := a.issuers[i]
 	if err := a.verify(issuer, token, c.Now); err != nil {

@@ -260,9 +260,11 @@ type client struct {
 	token string
 	cert  *tls.Certificate
 	name  string
-	key   crypto.Signer // nil: a new one each time
-	more  map[string]string
-	csr   []byte // nil: a good one
+	// cluster is what it names its cluster; empty: nothing.
+	cluster string
+	key     crypto.Signer // nil: a new one each time
+	more    map[string]string
+	csr     []byte // nil: a good one
 }
 
 // ask sends one call over a connection of its own, and returns what it got as a certificate for the
@@ -282,6 +284,9 @@ func (l *lab) ask(c client) (*tls.Certificate, []string, error) {
 	ctx := context.Background()
 	if c.token != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.token)
+	}
+	if c.cluster != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "clusterid", c.cluster)
 	}
 	if c.key == nil {
 		c.key = NewKey()

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,9 @@ type ManagerConfig struct {
 	// Plugged is the folder of Istio's four files: ca-cert.pem, ca-key.pem, root-cert.pem,
 	// cert-chain.pem. Empty: the authority is self-signed.
 	Plugged string
+	// SignerRoots is a file with the roots of an external signer, PEM. They are in the bundle too. Empty:
+	// there is none.
+	SignerRoots string
 	// Existing makes it an error that there is no root yet. Otherwise one is made.
 	Existing bool
 	// TrustDomain is the mesh's: "cluster.local".
@@ -78,6 +82,7 @@ type Manager struct {
 	mu        sync.Mutex  // orders changes
 	authority authority   // guarded by mu
 	own       *selfSigned // guarded by mu; authority, or nil if that is plugged in
+	signers   signerRoots // guarded by mu
 	trouble   string      // guarded by mu: why the last look failed; empty: it did not
 }
 
@@ -113,7 +118,11 @@ func newManager(c ManagerConfig) (*Manager, error) {
 	if c.Replicas == nil {
 		c.Replicas = func() []admin.Replica { return nil }
 	}
-	m := &Manager{config: c}
+	m := &Manager{config: c, signers: signerRoots{file: c.SignerRoots}}
+	m.config.Dependents = func(ctx context.Context) ([]Dependent, error) {
+		all, err := c.Dependents(ctx)
+		return slices.DeleteFunc(all, func(d Dependent) bool { return m.signers.contain(d.RootID) }), err
+	}
 	var err error
 	if m.names, err = newServerNames(c.Names); err != nil {
 		return nil, err
@@ -133,6 +142,9 @@ func (m *Manager) start(ctx context.Context) error {
 	defer m.mu.Unlock()
 	now := m.config.Now()
 	err := m.authority.start(ctx, now)
+	if err == nil {
+		err = m.signers.read()
+	}
 	if err == nil {
 		err = m.publish(now)
 	}
@@ -173,8 +185,8 @@ func (m *Manager) Changed(ctx context.Context) <-chan struct{} { return m.watche
 // publish puts what the authority has into use, with a certificate of the control plane that fits.
 // The caller holds mu.
 func (m *Manager) publish(now time.Time) error {
-	v := &view{}
-	v.signer, v.bundle = m.authority.current()
+	signer, own := m.authority.current()
+	v := &view{signer: signer, bundle: m.signers.join(own)}
 	was := m.view.Load()
 	changed := was == nil || was.signer != v.signer || was.bundle != v.bundle
 	switch {
@@ -182,7 +194,7 @@ func (m *Manager) publish(now time.Time) error {
 		v.server = was.server // this replica cannot sign below any trusted root
 	case changed || m.serverDue(was.server.Leaf, v.signer, now):
 		var err error
-		if v.server, err = issueServer(v.signer, v.bundle, m.config.TrustDomain, m.names, now); err != nil {
+		if v.server, err = issueServer(v.signer, own, m.config.TrustDomain, m.names, now); err != nil {
 			return err
 		}
 	default:
@@ -252,5 +264,5 @@ func (m *Manager) look(ctx context.Context) time.Duration {
 
 // refresh has the authority look, and puts what it has into use. The caller holds mu.
 func (m *Manager) refresh(ctx context.Context, now time.Time) error {
-	return errors.Join(m.authority.look(ctx, now), m.publish(now))
+	return errors.Join(m.authority.look(ctx, now), m.signers.read(), m.publish(now))
 }

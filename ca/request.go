@@ -27,13 +27,15 @@ const (
 	minRSA, maxRSA = 2048, 4096
 )
 
-// Request is a certificate signing request whose sender has the private key. Its names and
-// extensions are ignored.
+// Request is a certificate signing request whose sender has the private key. Only an external signer
+// reads its names and extensions.
 type Request struct {
 	// Key is the public key.
 	Key crypto.PublicKey
 	// KeyHash is the SHA-256 of its SubjectPublicKeyInfo, in hexadecimal digits.
 	KeyHash string
+
+	csr *x509.CertificateRequest
 }
 
 // ask is what a caller asks for.
@@ -98,7 +100,7 @@ func ParseRequest(text []byte) (*Request, error) {
 	if err := csr.CheckSignature(); err != nil {
 		return bad("its signature: %w", err)
 	}
-	return &Request{Key: csr.PublicKey, KeyHash: hexSum(csr.RawSubjectPublicKeyInfo)}, nil
+	return &Request{Key: csr.PublicKey, KeyHash: hexSum(csr.RawSubjectPublicKeyInfo), csr: csr}, nil
 }
 
 // checkKey returns what is wrong with a public key.

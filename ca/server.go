@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -28,6 +29,9 @@ type ServerConfig struct {
 	// Signer and Bundle return those in use.
 	Signer func() *Signer
 	Bundle func() *Bundle
+	// External signs the certificates of workloads in place of Signer. Bundle has its roots too. Nil:
+	// Signer signs.
+	External ExternalSigner
 	// Validity is how long certificates live, whatever a request asks for. Zero means 24h.
 	Validity time.Duration
 	Ledger   *Ledger
@@ -38,6 +42,8 @@ type ServerConfig struct {
 	Peers *PeerVerifier
 	// JWT verifies the tokens of issuers. Nil: none is accepted.
 	JWT *JWTAttestor
+	// Reviewer reviews tokens of the clusters. Nil: none is accepted.
+	Reviewer TokenReviewer
 	// Replicas issues intermediates to other replicas. Nil: none are issued.
 	Replicas *Manager
 	// Audit receives every certificate that is issued or refused. It may be nil.
@@ -61,9 +67,11 @@ type Server struct {
 	metrics     serverMetrics // immutable
 	bodyTimeout time.Duration // immutable
 
-	calls *callLimiter
+	calls   *callLimiter
+	reviews *callLimiter // of tokens by clusters; their callers are networks
 	// Refused calls by address, and calls by authenticated caller.
 	refusedByAddress, byCaller ratelimit.Limiter
+	externalFailure            atomic.Pointer[string] // why the external signer did not sign last; nil: it did
 	// Refusals in the audit log, by address or caller, and all of them.
 	written, writtenAll ratelimit.Limiter
 }
@@ -72,7 +80,8 @@ type Server struct {
 func NewServer(c ServerConfig) *Server {
 	orDefaults(&c.Audit, &c.Log, &c.Now)
 	return &Server{
-		config: c, metrics: newServerMetrics(c.Registerer), calls: newCallLimiter(), bodyTimeout: defaultBodyTimeout,
+		config: c, metrics: newServerMetrics(c.Registerer), calls: newCallLimiter(),
+		reviews: newCallLimiter(), bodyTimeout: defaultBodyTimeout,
 		refusedByAddress: ratelimit.Limiter{Burst: 200, Every: time.Second / 10},
 		byCaller:         ratelimit.Limiter{Burst: 500, Every: time.Second / 50},
 		written:          ratelimit.Limiter{Burst: 100, Every: 10 * time.Second},
@@ -168,6 +177,9 @@ func (s *Server) callOf(ctx context.Context) Call {
 				break
 			}
 		}
+		if ids := md.Get(clusterHeader); len(ids) == 1 {
+			c.Cluster = ids[0]
+		}
 	}
 	return c
 }
@@ -202,26 +214,48 @@ func (s *Server) answer(ctx context.Context, c Call, p *Proof, raw []byte) ([]st
 	if err != nil {
 		return nil, err
 	}
-	signer, bundle := s.config.Signer(), s.config.Bundle()
-	if !bundle.has(signer.root) {
-		return nil, fmt.Errorf("%w: this replica signs below the root %s, which is not trusted any more", ErrSigner,
-			signer.root)
+	bundle := s.config.Bundle()
+	var signed *signed
+	if s.config.External != nil {
+		workload = keyName(p.ID, ask.KeyHash) // its certificates do not name the workload
+		signed, err = s.signExternally(ctx, p.ID, ask.Request, bundle)
+	} else {
+		signed, err = s.sign(c, p, ask, workload, bundle)
 	}
-	leaf, err := Issue(signer, Grant{ID: p.ID, Workload: workload, PeerName: s.peerName(p), Key: ask.Key,
-		Validity: s.config.Validity}, c.Now)
 	if err != nil {
 		return nil, err
 	}
-	x := issuance{workload: workload, proof: p, ask: ask, leaf: leaf, root: signer.root, now: c.Now}
+	x := issuance{workload: workload, proof: p, ask: ask, leaf: signed.chain[0], root: signed.root, now: c.Now}
 	if err := s.config.Ledger.enter(ctx, &x); err != nil {
 		return nil, err
 	}
 	s.issued(c, &x)
 	var chain []string
-	for _, c := range append([]*x509.Certificate{leaf}, signer.Intermediates...) {
+	for _, c := range signed.chain {
 		chain = append(chain, string(EncodeCertificates(c)))
 	}
 	return append(chain, bundle.text), nil
+}
+
+// signed is a certificate that was signed.
+type signed struct {
+	chain []*x509.Certificate // the leaf first, without a root
+	root  string              // the ID of the root
+}
+
+// sign signs with the authority of this replica. Errors: ErrSigner.
+func (s *Server) sign(c Call, p *Proof, a *ask, workload string, bundle *Bundle) (*signed, error) {
+	signer := s.config.Signer()
+	if !bundle.has(signer.root) {
+		return nil, fmt.Errorf("%w: this replica signs below the root %s, which is not trusted any more", ErrSigner,
+			signer.root)
+	}
+	leaf, err := Issue(signer, Grant{ID: p.ID, Workload: workload, PeerName: s.peerName(p), Key: a.Key,
+		Validity: s.config.Validity}, c.Now)
+	if err != nil {
+		return nil, err
+	}
+	return &signed{append([]*x509.Certificate{leaf}, signer.Intermediates...), signer.root}, nil
 }
 
 // peerName returns the name by which metrics know the workload of a caller: by its group, or where

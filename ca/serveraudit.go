@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/connlimit"
@@ -21,7 +20,7 @@ func (s *Server) refuse(c Call, p *Proof, err error) error {
 	s.metrics.refused.WithLabelValues(r.Reason).Inc()
 	// Only counted, so that a flood of calls does not fill the audit log.
 	if r.Code == codes.ResourceExhausted && p == nil {
-		return status.Error(r.Code, r.Public)
+		return r.status()
 	}
 	switch {
 	case r.Code == codes.Unauthenticated, r.Code == codes.PermissionDenied, r.Code == codes.FailedPrecondition,
@@ -34,7 +33,7 @@ func (s *Server) refuse(c Call, p *Proof, err error) error {
 		}
 		s.audit(c, p, refusalEvent(c, p, r, unwritten))
 	}
-	return status.Error(r.Code, r.Public)
+	return r.status()
 }
 
 // The reasons of refusals that are the control plane's own fault.
@@ -153,7 +152,7 @@ func newServerMetrics(r prometheus.Registerer) serverMetrics {
 			Help:    "Seconds that a call for a certificate takes.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}),
 	}
-	for _, how := range []string{byToken, byCertificate, byJWT, byReplica} {
+	for _, how := range []string{byToken, byCertificate, byJWT, byReview, byReplica} {
 		m.issued.WithLabelValues(how) // so that the first increase counts
 	}
 	return m

@@ -36,7 +36,8 @@ func TestServerMetrics(t *testing.T) {
 	}
 	want := map[string]float64{
 		"ashore_ca_issued_total{token}": 1, "ashore_ca_issued_total{certificate}": 0, "ashore_ca_issued_total{jwt}": 0,
-		"ashore_ca_issued_total{replica}": 0, "ashore_ca_refused_total{bad request}": 1, "ashore_ca_refused_total{no proof}": 1,
+		"ashore_ca_issued_total{kubernetes}": 0,
+		"ashore_ca_issued_total{replica}":    0, "ashore_ca_refused_total{bad request}": 1, "ashore_ca_refused_total{no proof}": 1,
 		"ashore_ca_seconds": 3,
 	}
 	if d := cmp.Diff(want, got); d != "" {

@@ -81,6 +81,7 @@ func (w Workload) join(c *issuance) Workload {
 func (w Workload) renew(c *issuance) Workload {
 	if w.Key == "" {
 		w.Joined = c.now
+		w.Group = c.proof.Group // of an external signer's certificates each key is an entry
 	}
 	w.Previous, w.Key = keyHash(c.proof.Leaf), c.ask.KeyHash
 	return w

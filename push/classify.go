@@ -53,7 +53,7 @@ func (c *Context) Classify(n Node) Facets {
 		f.Locality = c.localityOf(n)
 	}
 	if n.Identity && (n.Type == Router || f.Rules != nil) {
-		f.Secrets = c.in.Secrets.Namespace(n.Namespace)
+		f.Secrets = c.in.Secrets.Namespace(n.Namespace, n.ReadsSecrets)
 	}
 	f.FailoverLabels = c.failoverLabels(n, v)
 	if c.in.Mesh.Networks.gated() || slices.Contains(v.failoverKeys.Items(), registry.NetworkLabel) {

@@ -74,6 +74,9 @@ type Node struct {
 	HTTPProxyPort uint32
 	// Identity means that the proxy is authenticated, and so has a certificate of the mesh.
 	Identity bool
+	// ReadsSecrets means that the proxy may have restricted secrets of its namespace: those of a
+	// cluster of Kubernetes that allows it.
+	ReadsSecrets bool
 	// Probe is the ReadinessProbe of the WorkloadGroup that the workload registered with, in
 	// protobuf encoding. It is an empty text if the group has none, and zero if the workload did
 	// not register with a group.
@@ -141,8 +144,9 @@ type Facets struct {
 	// Identity means that the proxy has a certificate of the mesh. Without one it cannot use mutual
 	// TLS.
 	Identity bool
-	// Secrets holds the secrets of the proxy's namespace. Nil without an identity, and for sidecars
-	// without Rules: only gateways may have the secrets of other DestinationRules.
+	// Secrets holds the secrets of the proxy's namespace, with ReadsSecrets also the restricted ones. Nil
+	// without an identity, and for sidecars without Rules: only gateways may have the secrets of other
+	// DestinationRules.
 	// Source: istio.io, ClientTLSSettings.credentialName.
 	Secrets *secret.Namespace
 	// Probe and Application are those of Node.

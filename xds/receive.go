@@ -75,6 +75,7 @@ func (st *stream) introduce(ctx context.Context, node []byte) error {
 	if err := st.quota.hold(len(node)); err != nil {
 		return err
 	}
+	st.admitSecrets(ctx, p)
 	st.proxy, st.shown = p, p.Node
 	s.add(st)
 	st.logLine(hclog.Info, "proxy connected", "proxy", p.ID, "stream", string(p.purpose), "peer", st.peer,

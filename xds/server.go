@@ -93,6 +93,12 @@ type Config struct {
 	// empty if none. It is called only for workloads that register. Errors: *NotJoinedError, or the
 	// reason why it is not known now. Nil: every verified certificate may register.
 	Joined func(ctx context.Context, leaf *x509.Certificate) (group string, err error)
+	// MayReadSecrets reports whether a gateway of an identity may have the restricted secrets of its
+	// namespace. It is called when a stream begins, which waits for the answer. Errors: there is no
+	// answer; it is called again after AccessRetry. Nil: nobody may.
+	MayReadSecrets func(context.Context, spiffe.ID) (bool, error)
+	// AccessRetry is the time between two calls of MayReadSecrets for a stream. Zero means 10s.
+	AccessRetry time.Duration
 	// RegisterAnybody lets workloads without an identity register: for development.
 	RegisterAnybody bool
 	// Objects can be read by other control planes; nil: nothing can be read.
@@ -163,6 +169,7 @@ func New(cfg Config) (*Server, error) {
 	cfg.WorkloadStreams = cmp.Or(cfg.WorkloadStreams, 16)
 	cfg.WorkloadBytes = cmp.Or(cfg.WorkloadBytes, 12<<20)
 	cfg.Admissions = cmp.Or(cfg.Admissions, 2*runtime.GOMAXPROCS(0))
+	cfg.AccessRetry = cmp.Or(cfg.AccessRetry, 10*time.Second)
 	cfg.RouteWait = cmp.Or(cfg.RouteWait, 2*time.Second)
 	cfg.RemovalWait = cmp.Or(cfg.RemovalWait, 10*time.Second)
 	log := cfg.Log.Named("xds")

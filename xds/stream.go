@@ -41,13 +41,16 @@ type stream struct {
 	readErr  error         // written by read before it closes requests
 
 	// The following fields are used by run alone.
-	cost       int      // of its subscriptions, as its quota holds it
-	group      string   // WorkloadGroup that it may register as; empty: none
-	labelled   labelled // of the latest group
-	snap       *snapshot
-	scope      *push.Scope
-	timer      <-chan time.Time // for the nearest end of a wait, nil when there is none
-	converging time.Time        // since of the oldest context that is not acknowledged yet
+	cost     int      // of its subscriptions, as its quota holds it
+	group    string   // WorkloadGroup that it may register as; empty: none
+	labelled labelled // of the latest group
+	// secretAccess receives whether the proxy may have restricted secrets, once that is known. Nil: it
+	// is known, or nobody asks.
+	secretAccess <-chan bool
+	snap         *snapshot
+	scope        *push.Scope
+	timer        <-chan time.Time // for the nearest end of a wait, nil when there is none
+	converging   time.Time        // since of the oldest context that is not acknowledged yet
 
 	// mu guards the following fields, which run alone changes: it holds mu while it does, and never
 	// while it sends.
@@ -178,6 +181,10 @@ func (st *stream) run(ctx context.Context) error {
 			if err := st.take(ctx, f); err != nil {
 				return err
 			}
+		case may := <-st.secretAccess:
+			st.secretAccess = nil
+			st.proxy.ReadsSecrets = may
+			st.snap, st.labelled = nil, labelled{} // has refresh read the node again
 		case <-st.wake:
 		case <-st.timer:
 		}

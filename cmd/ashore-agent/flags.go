@@ -60,6 +60,9 @@ func (f *flags) add(fs *pflag.FlagSet, xds string) {
 	text("type", "workload.type", "`type` of the workload: sidecar or router (a gateway)")
 	text("interception", "workload.interception", "`how` traffic reaches Envoy: none, tproxy (by the rules of "+
 		"\"ashore-agent intercept\") or redirect (by rules of your own)")
+	text("service-account-token", "xds.tokenFile", "`file` with a token of the workload's service account, instead of a "+
+		"one-time token; it is read for each request for a certificate")
+	text("ca-file", "xds.caFile", "`file` with the root certificates of the control plane, instead of their hash")
 	text("state", "state", "`folder` for identity and sockets (default: as root below /var/lib/ashore-agent)")
 	text("envoy", "envoy.path", "the Envoy `program` (default: envoy in PATH, else that of the package ashore-envoy)")
 }

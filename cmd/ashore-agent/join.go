@@ -22,7 +22,7 @@ As root on a machine with systemd and the packages it checks the machine, joins,
 installs the rules that bring traffic to Envoy (--interception none: no rules). If a step fails, it undoes the others.
 Without root, systemd or the packages, join continues as "ashore-agent run".
 
-The command comes from "ashorectl join-token create". Pasting it again changes nothing. The token is used after the
+The command comes from "ashorectl join-token create", or has a token of the workload's service account. Pasting it again changes nothing. The token is used after the
 machine was checked. A machine that had the name before is replaced: give a cloned machine another name (--name).`
 
 const joinExample = `  # as "ashorectl join-token create --group shop/web" prints it, with the token on standard input
@@ -32,6 +32,10 @@ const joinExample = `  # as "ashorectl join-token create --group shop/web" print
 
   # the token from a file
   ashore-agent join … --token-file /run/token
+
+  # in a Pod of Kubernetes, with the token of its service account
+  ashore-agent join --control-plane istiod.istio-system.svc:15012 --ca-file /var/run/secrets/istio/root-cert.pem \
+    --service-account-token /var/run/secrets/tokens/istio-token --namespace shop
 
   # a cloned machine, whose host name is in use
   ashore-agent join … --name web-2
@@ -87,9 +91,11 @@ func (j *joinFlags) config(f *flags, p *program) (c agent.JoinConfig, err error)
 			s.Workload.Interception = "none" // a gateway has no application
 		}
 	}
-	token, err := j.readToken(p.stdin)
-	if err != nil {
-		return c, err
+	token := ""
+	if s.XDS.TokenFile == "" || j.tokenFile != "-" {
+		if token, err = j.readToken(p.stdin); err != nil {
+			return c, err
+		}
 	}
 	c = agent.JoinConfig{Settings: s, Group: j.group, Hash: j.hash, Token: token,
 		Log: p.logger(s.Log)}

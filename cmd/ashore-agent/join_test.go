@@ -264,7 +264,7 @@ func TestJoinLooksFirst(t *testing.T) {
 // Wrong lines name the flag and what is wanted.
 func TestJoinErrors(t *testing.T) {
 	t.Parallel()
-	state, token := t.TempDir(), tokenFile(t, "ashore-join.a.b")
+	state, token, account := t.TempDir(), tokenFile(t, "ashore-join.a.b"), tokenFile(t, "a.b.c")
 	hash := "sha256:" + strings.Repeat("ab", 32)
 	for _, tc := range []struct {
 		args string
@@ -282,6 +282,10 @@ func TestJoinErrors(t *testing.T) {
 			"log.level=loud", 2, `log.level: "loud" is not known`},
 		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane 127.0.15.53:1 --envoy " +
 			"" + testenvoy.Path(t) + " --state " + state, 1, "control plane 127.0.15.53:1: nothing listens there"},
+		{"join --service-account-token " + state + "/none", 2, "--service-account-token: xds.tokenFile: open "},
+		{"join --service-account-token " + account + " --ca-file " + state + "/none", 2, "--ca-file: xds.caFile: open "},
+		{"join --service-account-token " + account + " --ca-hash " + hash + " --control-plane 127.0.15.53:1 --state " + state +
+			" --no-run", 1, "control plane 127.0.15.53:1: nothing listens there"},
 		{"status -o yaml --state " + state, 2, `--output "yaml" is not known; want text or json`},
 		{"leave --yes --state " + state, 1, state + ": this workload has not joined the mesh"},
 		{"status now", 2, `unexpected argument "now"`},

@@ -27,18 +27,30 @@ type Config struct {
 	Records record.Store
 	// KeyFile has the key of the store's secrets. It is made when the first secret is created.
 	KeyFile string
+	// Cluster has the Secrets of a cluster. Those of the folder and of the store take precedence. Nil:
+	// none.
+	Cluster Source
+}
+
+// Source is a further source of secrets.
+type Source interface {
+	// Watch reports, until ctx ends, that Read returns something else.
+	Watch(ctx context.Context) <-chan struct{}
+	// Read returns the secrets that were read last, and an error if there may be others now.
+	Read() (map[Name]Secret, error)
 }
 
 // The sources of secrets.
 const (
-	FromFolder = "folder"
-	FromStore  = "store"
+	FromFolder  = "folder"
+	FromStore   = "store"
+	FromCluster = "cluster"
 )
 
 // Status describes a secret without its key.
 type Status struct {
 	Name
-	// Source is FromFolder or FromStore.
+	// Source is FromFolder, FromStore or FromCluster.
 	Source string `json:"source"`
 	// Hosts are the DNS names in the certificate, or its subject, and Expires is when it or an intermediate expires. Empty
 	// and zero if it has authorities only.
@@ -59,7 +71,18 @@ type Manager struct {
 	secrets  map[Name]Secret            // guarded by mu: those of set
 	problems []feed.Problem             // guarded by mu: of the last read
 	accepted map[string]map[Name]Secret // by source; used by Run alone
+	cluster  checked                    // used by Run alone
 }
+
+// checked are the usable secrets of the cluster. There may be many, so they are not checked each time.
+type checked struct {
+	secrets  map[Name]Secret
+	problems []feed.Problem
+	at       time.Time // zero: they have to be checked
+}
+
+// checkInterval is how often unchanged secrets of the cluster are checked: certificates expire.
+const checkInterval = time.Minute
 
 // NewManager returns a Manager. Run reads.
 func NewManager(cfg Config) *Manager {
@@ -69,6 +92,10 @@ func NewManager(cfg Config) *Manager {
 // Run sends the secrets once they were read, and after each change, until ctx ends.
 func (m *Manager) Run(ctx context.Context, out chan<- *Set) error {
 	changed := m.cfg.Records.Watch(ctx, table)
+	var cluster <-chan struct{}
+	if m.cfg.Cluster != nil {
+		cluster = m.cfg.Cluster.Watch(ctx)
+	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	var sent *Set
@@ -87,6 +114,8 @@ func (m *Manager) Run(ctx context.Context, out chan<- *Set) error {
 			continue
 		case <-changed:
 			stored = m.store.read(ctx)
+		case <-cluster:
+			m.cluster.at = time.Time{}
 		case <-tick.C:
 			if stored.err != nil || len(stored.failed) > 0 {
 				stored = m.store.read(ctx)
@@ -95,36 +124,47 @@ func (m *Manager) Run(ctx context.Context, out chan<- *Set) error {
 	}
 }
 
-// merge reads the folder, and returns the secrets that are in use now.
+// merge reads the folder and the cluster, and returns the secrets that are in use now.
 func (m *Manager) merge(stored found, now time.Time) *Set {
 	var problems []feed.Problem
 	all, sources := map[Name]Secret{}, map[Name]string{}
-	use := func(source string, in found) {
-		secrets, found := m.accept(source, in, all, now)
+	use := func(source string, secrets map[Name]Secret, found []feed.Problem) {
 		problems = append(problems, found...)
 		for n, s := range secrets {
-			if _, twice := all[n]; twice {
-				problems = append(problems, problem(feed.Warning, n, "the folder and the store have it: that of the folder "+
-					"is used; remove one of them"))
+			if other, twice := sources[n]; twice {
+				problems = append(problems, problem(feed.Warning, n, fmt.Sprintf("the %s and the %s have it: that of the %s "+
+					"is used; remove one of them", source, other, source)))
 			}
 			all[n], sources[n] = s, source
 		}
 	}
-	use(FromStore, stored)
+	if m.cfg.Cluster != nil {
+		if now.Sub(m.cluster.at) >= checkInterval {
+			in := newFound()
+			in.secrets, in.err = m.cfg.Cluster.Read()
+			m.cluster.at = now
+			m.cluster.secrets, m.cluster.problems = m.accept(FromCluster, in, sources, now)
+		}
+		use(FromCluster, m.cluster.secrets, m.cluster.problems)
+	}
+	fromStore, found := m.accept(FromStore, stored, sources, now)
+	use(FromStore, fromStore, found)
 	if m.cfg.Dir != "" {
-		use(FromFolder, readFolder(m.cfg.Dir))
+		fromFolder, found := m.accept(FromFolder, readFolder(m.cfg.Dir), sources, now)
+		use(FromFolder, fromFolder, found)
 	}
 	slices.SortFunc(problems, func(a, b feed.Problem) int { return strings.Compare(a.Object, b.Object) })
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.set, m.sources, m.secrets, m.problems = NewSet(m.set, all), sources, all, problems
+	restricted := func(n Name) bool { return sources[n] == FromCluster }
+	m.set, m.sources, m.secrets, m.problems = NewSet(m.set, all, restricted), sources, all, problems
 	return m.set
 }
 
 // accept returns the usable secrets of a source. In place of one that is unusable, the one that was
-// read before stays, or that of others is used. All stay while the source cannot be read, or is a
-// folder that became empty.
-func (m *Manager) accept(source string, in found, others map[Name]Secret, now time.Time) (map[Name]Secret,
+// read before stays, or that of another source is used. All stay while the source cannot be read, or
+// is a folder that became empty. others are the secrets of other sources.
+func (m *Manager) accept(source string, in found, others map[Name]string, now time.Time) (map[Name]Secret,
 	[]feed.Problem) {
 	before := m.accepted[source]
 	if source == FromFolder && in.err == nil && len(in.secrets)+len(in.failed) == 0 && len(before) > 0 {
@@ -132,7 +172,8 @@ func (m *Manager) accept(source string, in found, others map[Name]Secret, now ti
 	}
 	if in.err != nil {
 		return before, []feed.Problem{{Severity: feed.Error, Source: "secrets", Stale: len(before) > 0,
-			Text: fmt.Sprintf("the %s of secrets cannot be read; those that were read before stay in use: %v", source, in.err)}}
+			Text: fmt.Sprintf("the secrets of the %s cannot be read; those that were read before stay in use: %v", source,
+				in.err)}}
 	}
 	out := map[Name]Secret{}
 	var problems []feed.Problem
@@ -149,12 +190,16 @@ func (m *Manager) accept(source string, in found, others map[Name]Secret, now ti
 		out[n] = s
 	}
 	for n, err := range failed {
-		p := problem(feed.Error, n, err.Error()+"; no proxy gets it")
+		severity := feed.Error
+		if source == FromCluster { // it may not be for a gateway
+			severity = feed.Warning
+		}
+		p := problem(severity, n, err.Error()+"; no proxy gets it")
 		if old, ok := before[n]; ok {
 			out[n] = old
 			p.Stale, p.Text = true, err.Error()+"; what was read before stays in use"
-		} else if _, ok := others[n]; ok {
-			p.Text = err.Error() + "; that of the store is used"
+		} else if other, ok := others[n]; ok {
+			p.Text = err.Error() + "; that of the " + other + " is used"
 		}
 		problems = append(problems, p)
 	}

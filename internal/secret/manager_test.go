@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // newTestManager has a folder and a store in memory.
@@ -57,7 +58,7 @@ func (m *Manager) wantProblems(t *testing.T, want ...string) {
 
 func wantCertificate(t *testing.T, set *Set, name string, want Secret) {
 	t.Helper()
-	if got, _ := set.Namespace("edge").Resource(ResourcePrefix + name); got.Certificate != want.Certificate {
+	if got, _ := set.Namespace("edge", false).Resource(ResourcePrefix + name); got.Certificate != want.Certificate {
 		t.Errorf("%s has another certificate", name)
 	}
 }
@@ -68,7 +69,7 @@ func TestFolder(t *testing.T) {
 	m, now := newTestManager(t), time.Now()
 	first, second := valid(t, "web.test"), valid(t, "web.test")
 	m.read(t, now)
-	m.wantProblems(t, "the folder of secrets cannot be read")
+	m.wantProblems(t, "the secrets of the folder cannot be read")
 	m.write(t, "edge/web", first)
 	m.write(t, "edge/Bad_Name", first)
 	m.write(t, ".git/x", Secret{})
@@ -192,4 +193,58 @@ func TestRun(t *testing.T) {
 	m.write(t, "edge/api", Secret{})
 	wantCertificate(t, m.read(t, time.Now()), "api", stored)
 	m.wantProblems(t, "; that of the store is used", "secret edge/web: the folder and the store have it")
+}
+
+// cluster is a source whose content tests change.
+type cluster struct {
+	task.Broadcaster
+	secrets map[Name]Secret
+	err     error
+}
+
+func (c *cluster) Read() (map[Name]Secret, error) { return c.secrets, c.err }
+
+// The folder and the store take precedence over the cluster, whose secrets are restricted. What is
+// unusable there, or cannot be read, does not replace what was read before.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	m, now := newTestManager(t), time.Now()
+	m.cfg.Dir = ""
+	first, second, stored := valid(t, "web.test"), valid(t, "web.test"), valid(t, "web.test")
+	web := Name{"edge", "web"}
+	c := &cluster{secrets: map[Name]Secret{web: first, {"edge", "bad"}: {Certificate: first.Certificate, Key: second.Key}}}
+	m.cfg.Cluster = c
+	read := func(want Secret, open bool, problems ...string) {
+		t.Helper()
+		m.cluster.at = time.Time{}
+		set := m.read(t, now)
+		m.wantProblems(t, problems...)
+		got, _ := set.Namespace("edge", true).Resource("kubernetes://web")
+		if got.Certificate != want.Certificate {
+			t.Error("another certificate is used")
+		}
+		if _, ok := set.Namespace("edge", false).Resource("kubernetes://web"); ok != open {
+			t.Errorf("every proxy may have it: %v, want %v", ok, open)
+		}
+	}
+	read(first, false, "secret edge/bad: tls.key: tls: private key does not match public key; no proxy gets it")
+	if got := m.List(); len(got) != 1 || got[0].Source != FromCluster {
+		t.Errorf("listed are %+v", got)
+	}
+	c.secrets = map[Name]Secret{web: {Certificate: "x", Key: "y"}}
+	read(first, false, "; what was read before stays in use")
+	c.secrets, c.err = nil, errors.New("connection refused")
+	read(first, false, "the secrets of the cluster cannot be read; those that were read before stay in use: connection refused")
+	c.secrets, c.err = map[Name]Secret{web: second}, nil
+	read(second, false)
+	if _, err := m.Create(t.Context(), web, stored); err != nil {
+		t.Fatal(err)
+	}
+	read(stored, true, "secret edge/web: the store and the cluster have it: that of the store is used")
+	m.read(t, now.Add(30*time.Second))
+	m.wantProblems(t, "secret edge/web: the store and the cluster have it")
+	m.read(t, now.Add(2*time.Minute))
+	if got := len(m.Problems()); got != 3 { // both have expired
+		t.Errorf("%d problems: %v", got, m.Problems())
+	}
 }

@@ -166,7 +166,7 @@ func TestSet(t *testing.T) {
 		{"edge", "web"}: both, {"edge", "web-cacert"}: {Authorities: "other"}, {"edge", "api"}: both,
 		{"shop", "web-cacert"}: {Authorities: "a"},
 	}
-	set := NewSet(nil, all)
+	set := NewSet(nil, all, nil)
 	for _, tc := range []struct {
 		namespace, resource string
 		want                Secret
@@ -181,7 +181,7 @@ func TestSet(t *testing.T) {
 		{"shop", "kubernetes://web-cacert", Secret{Authorities: "a"}},
 		{"none", "kubernetes://web", Secret{}},
 	} {
-		got, ok := set.Namespace(tc.namespace).Resource(tc.resource)
+		got, ok := set.Namespace(tc.namespace, false).Resource(tc.resource)
 		if got != tc.want || ok != (tc.want != Secret{}) {
 			t.Errorf("%s of %s: wrong, or %v", tc.resource, tc.namespace, ok)
 		}
@@ -189,13 +189,19 @@ func TestSet(t *testing.T) {
 	if got := set.Having("kubernetes://web-cacert"); fmt.Sprint(got) != "[edge shop]" {
 		t.Errorf("having: %v", got)
 	}
-	if NewSet(set, all) != set {
+	if NewSet(set, all, nil) != set {
 		t.Error("an equal set has another pointer")
 	}
 	all[Name{"edge", "api"}] = Secret{Authorities: "a"}
-	next := NewSet(set, all)
-	if next == set || next.Namespace("edge") == set.Namespace("edge") || next.Namespace("shop") != set.Namespace("shop") {
+	next := NewSet(set, all, nil)
+	if next == set || next.Namespace("edge", false) == set.Namespace("edge", false) || next.Namespace("shop", false) != set.Namespace("shop", false) {
 		t.Error("only the namespace edge changes")
+	}
+	set = NewSet(nil, all, func(n Name) bool { return n.Name == "api" })
+	for _, may := range []bool{false, true} {
+		if _, ok := set.Namespace("edge", may).Resource("kubernetes://api-cacert"); ok != may {
+			t.Errorf("a restricted secret is there: %v, want %v", ok, may)
+		}
 	}
 	if a, b := AuthoritiesResource("web"), AuthoritiesResource("kubernetes://web-cacert"); a != b || a != "kubernetes://web-cacert" {
 		t.Errorf("authorities are %s and %s", a, b)

@@ -50,24 +50,37 @@ func (n *Namespace) Resource(resource string) (Secret, bool) {
 }
 
 // Set holds all secrets. Immutable; nil has none.
-type Set struct{ namespaces map[string]*Namespace }
+type Set struct{ namespaces map[view]*Namespace }
 
-// NewSet returns a set. What is equal in prev, which may be nil, keeps its pointer.
-func NewSet(prev *Set, all map[Name]Secret) *Set {
-	byNamespace := map[string]map[string]Secret{}
-	for n, s := range all {
-		if byNamespace[n.Namespace] == nil {
-			byNamespace[n.Namespace] = map[string]Secret{}
+// view is a part of a set: all secrets of a namespace, or those that are not restricted.
+type view struct {
+	namespace string
+	all       bool
+}
+
+// NewSet returns a set. Only proxies with a right to them may have restricted secrets; nil: none is
+// restricted. What is equal in prev, which may be nil, keeps its pointer.
+func NewSet(prev *Set, all map[Name]Secret, restricted func(Name) bool) *Set {
+	secrets := map[view]map[string]Secret{}
+	add := func(to view, n Name, s Secret) {
+		if secrets[to] == nil {
+			secrets[to] = map[string]Secret{}
 		}
-		byNamespace[n.Namespace][n.Name] = s
+		secrets[to][n.Name] = s
 	}
-	next := &Set{namespaces: map[string]*Namespace{}}
-	for name, secrets := range byNamespace {
-		old := prev.Namespace(name)
+	for n, s := range all {
+		add(view{n.Namespace, true}, n, s)
+		if restricted == nil || !restricted(n) {
+			add(view{n.Namespace, false}, n, s)
+		}
+	}
+	next := &Set{namespaces: map[view]*Namespace{}}
+	for p, secrets := range secrets {
+		old := prev.Namespace(p.namespace, p.all)
 		if old == nil || !maps.Equal(old.byName, secrets) {
 			old = &Namespace{secrets}
 		}
-		next.namespaces[name] = old
+		next.namespaces[p] = old
 	}
 	if prev != nil && maps.Equal(prev.namespaces, next.namespaces) {
 		return prev
@@ -75,12 +88,13 @@ func NewSet(prev *Set, all map[Name]Secret) *Set {
 	return next
 }
 
-// Namespace returns the secrets of a namespace; nil if it has none.
-func (s *Set) Namespace(name string) *Namespace {
+// Namespace returns the secrets of a namespace, with all also the restricted ones; nil if there are
+// none.
+func (s *Set) Namespace(name string, all bool) *Namespace {
 	if s == nil {
 		return nil
 	}
-	return s.namespaces[name]
+	return s.namespaces[view{name, all}]
 }
 
 // Having returns the namespaces that have a resource of that name, sorted.
@@ -89,9 +103,9 @@ func (s *Set) Having(resource string) []string {
 	if s == nil {
 		return nil
 	}
-	for name, n := range s.namespaces {
-		if _, ok := n.Resource(resource); ok {
-			out = append(out, name)
+	for p, n := range s.namespaces {
+		if _, ok := n.Resource(resource); ok && p.all {
+			out = append(out, p.namespace)
 		}
 	}
 	slices.Sort(out)

@@ -86,11 +86,11 @@ func (h *authorityHealth) examine(ctx context.Context, now time.Time) *findings 
 }
 
 // unknownPrincipals are the callers that policies deny and that do not exist. Below a root that is
-// plugged in others may issue certificates too.
+// plugged in, or that of a signer, others may issue certificates too.
 func (h *authorityHealth) unknownPrincipals(ctx context.Context, status admin.Authority,
 	joined []admin.Workload) []feed.Problem {
 	latest := h.api.Published()
-	if latest == nil || status.Kind != ca.SelfSigned {
+	if latest == nil || status.Kind != ca.SelfSigned || h.api.Settings.CA.Signer.Name != "" {
 		return nil
 	}
 	var ids []spiffe.ID

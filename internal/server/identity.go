@@ -17,12 +17,14 @@ import (
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/jwks"
 	"github.com/ashore-mesh/ashore/internal/peername"
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry/entry"
+	kubeidentity "github.com/ashore-mesh/ashore/registry/kube/identity"
 	"github.com/ashore-mesh/ashore/registry/shared"
 	"github.com/ashore-mesh/ashore/xds"
 )
@@ -34,6 +36,7 @@ type identity struct {
 	ledger      *ca.Ledger
 	peers       *ca.PeerVerifier
 	issuer      *ca.Server
+	access      *kubeidentity.Access // nil: nobody may read Secrets of a cluster
 	jwt         *ca.JWTAttestor
 	connections ca.Connections
 }
@@ -56,7 +59,7 @@ func (s *Server) newIdentity(ctx context.Context, reach reach, rt *shared.Runtim
 	}
 	c := ca.ManagerConfig{
 		Dir: authorityFolder(cfg), Plugged: cfg.CA.Plugged, TrustDomain: domain,
-		Names: serverNames(cfg, reach.addresses), Records: records,
+		Names: serverNames(cfg, reach.addresses), Records: records, SignerRoots: cfg.CA.Signer.Roots,
 		Replicas: otherReplicas(cfg, rt), Audit: s.audit.Record, Log: log,
 		Dependents: id.ledger.Dependents, Existing: !cfg.Development,
 	}
@@ -71,9 +74,12 @@ func (s *Server) newIdentity(ctx context.Context, reach reach, rt *shared.Runtim
 	id.peers = ca.NewPeerVerifier(id.manager.Bundle, id.ledger)
 	id.jwt = ca.NewJWTAttestor(ca.JWTConfig{Issuers: cfg.Attestors.JWT, Ledger: id.ledger,
 		Fetcher: jwks.NewFetcher(cfg.FetchConfig), Log: log})
-	id.issuer = ca.NewServer(ca.ServerConfig{Signer: id.manager.Signer, Bundle: id.manager.Bundle,
+	issuing := ca.ServerConfig{Signer: id.manager.Signer, Bundle: id.manager.Bundle,
 		Validity: cfg.CA.Validity, Ledger: id.ledger, PeerName: peerNames(s.published.Load), Peers: id.peers, JWT: id.jwt,
-		Replicas: id.manager, Audit: s.audit.Record, Log: log, Registerer: s.registry})
+		Replicas: id.manager, Audit: s.audit.Record, Log: log, Registerer: s.registry}
+	s.useClusters(id, &issuing)
+	id.issuer = ca.NewServer(issuing)
+	s.report(func() []feed.Problem { return problemsOf(ofAuthority, feed.Error, id.issuer.Problems()...) })
 	s.run("certificate authority", id.manager.Run)
 	s.run("index of workloads", id.ledger.Run)
 	s.run("issuers of tokens", id.jwt.Run)

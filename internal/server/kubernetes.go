@@ -2,15 +2,22 @@ package server
 
 import (
 	"cmp"
+	"context"
+	"crypto/rand"
+	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/secret"
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/kube"
 	"github.com/ashore-mesh/ashore/registry/kube/crd"
+	kubeidentity "github.com/ashore-mesh/ashore/registry/kube/identity"
 	"github.com/ashore-mesh/ashore/registry/kube/services"
 )
 
@@ -19,6 +26,8 @@ type cluster struct {
 	*kube.Cluster
 	services *services.Source
 	objects  *crd.Source
+	// leading are the tasks of the replica that leads in the cluster.
+	leading []func(context.Context)
 }
 
 // makeKubernetes makes the sources that read a cluster.
@@ -41,4 +50,76 @@ func (s *Server) makeKubernetes(src settings.Source, o *settings.KubernetesSourc
 	}
 	s.clusters[src.Name] = c
 	return objects, instances, nil
+}
+
+// useClusters has the clusters in the settings review tokens, sign certificates and answer who may
+// read Secrets, and writes the mesh's roots into those whose tokens are accepted.
+func (s *Server) useClusters(id *identity, issuing *ca.ServerConfig) {
+	var reviewers []*kube.Cluster
+	for _, name := range s.cfg.Attestors.Kubernetes {
+		c := s.clusters[name]
+		reviewers = append(reviewers, c.Cluster)
+		roots := kubeidentity.NewRootWriter(kubeidentity.RootWriterConfig{Cluster: c.Cluster,
+			Roots: func() []byte { return id.manager.Bundle().PEM() }, Changed: id.manager.Changed})
+		c.leading = append(c.leading, roots.Run)
+		s.report(roots.Problems)
+	}
+	if len(reviewers) > 0 {
+		r := kubeidentity.NewReviewer(reviewers)
+		issuing.Reviewer = r
+		s.report(r.Problems)
+	}
+	if signer := s.cfg.CA.Signer; signer.Name != "" {
+		issuing.External = kubeidentity.NewSigner(s.clusters[signer.Source].Cluster, signer.Name)
+	}
+	if name := s.cfg.Secrets.Kubernetes; name != "" {
+		id.access = kubeidentity.NewAccess(s.clusters[name].Cluster)
+		s.report(id.access.Problems)
+	}
+}
+
+// clusterSecrets reads the Secrets of the cluster in the settings. Nil: there is none.
+func (s *Server) clusterSecrets() secret.Source {
+	if s.cfg.Secrets.Kubernetes == "" {
+		return nil
+	}
+	out := kubeidentity.NewSecrets(s.clusters[s.cfg.Secrets.Kubernetes].Cluster)
+	s.run("secrets of the cluster", out.Run)
+	return out
+}
+
+// runLeaders adds the tasks that one replica at a time does in each cluster.
+func (s *Server) runLeaders() {
+	replica := settings.MachineName() + "-" + rand.Text()
+	for name, c := range s.clusters {
+		if len(c.leading) == 0 {
+			continue
+		}
+		var failure atomic.Pointer[string]
+		report := func(err error) {
+			if failure.Store(nil); err != nil {
+				text := err.Error() + "; no replica can lead in the cluster"
+				failure.Store(&text)
+			}
+		}
+		s.report(func() []feed.Problem {
+			if text := failure.Load(); text != nil {
+				return problemsOf(c.Name, feed.Error, *text)
+			}
+			return nil
+		})
+		s.run("leader in the cluster "+name, func(ctx context.Context) error {
+			c.Lead(ctx, replica, report, c.lead)
+			return nil
+		})
+	}
+}
+
+// lead runs the tasks of the leader until ctx ends.
+func (c *cluster) lead(ctx context.Context) {
+	var tasks sync.WaitGroup
+	for _, f := range c.leading {
+		tasks.Go(func() { f(ctx) })
+	}
+	tasks.Wait()
 }

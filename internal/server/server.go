@@ -154,6 +154,9 @@ func (s *Server) build(ctx context.Context) error {
 	if id != nil {
 		c.Verify, c.Revoked = id.verify, id.peers.Revoked
 		c.Workload, c.Joined = ca.WorkloadName, id.joined
+		if id.access != nil {
+			c.MayReadSecrets = id.access.MayRead
+		}
 	}
 	if s.proxies, err = xds.New(c); err != nil {
 		return err
@@ -165,7 +168,7 @@ func (s *Server) build(ctx context.Context) error {
 	keys := newKeySource(s.cfg, s.log.Named("jwks"))
 	deriver := entry.New(workloads)
 	secrets := secret.NewManager(secret.Config{Dir: cfg.Secrets.Dir, Records: s.store.Records(),
-		KeyFile: filepath.Join(cfg.State, "secrets.key")})
+		KeyFile: filepath.Join(cfg.State, "secrets.key"), Cluster: s.clusterSecrets()})
 	read := make(chan *secret.Set)
 	s.run("secrets", func(ctx context.Context) error { return secrets.Run(ctx, read) })
 	vips := vip.New(vip.Config{Records: s.store.Records(), Log: s.log.Named("vip")})
@@ -189,6 +192,7 @@ func (s *Server) build(ctx context.Context) error {
 		return err
 	}
 	s.serveWebhook(id)
+	s.runLeaders()
 	s.run("workloads", workloads.Run)
 	s.run("configuration", s.assembler.Run)
 	s.run("problem log", (&problemLog{sources: s.api.SourceProblems, analyzed: analyzed,

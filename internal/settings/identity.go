@@ -27,15 +27,34 @@ type CA struct {
 	// Grace is how long after the end of its certificate a workload may renew it. Default 168h; 0:
 	// not at all.
 	Grace time.Duration `yaml:"grace"`
+	// Signer signs the certificates of workloads in place of this authority. Default: none.
+	Signer Signer `yaml:"signer"`
 	// Names are DNS names and IP addresses that the control plane is reached by, for its
 	// certificate. Added to them are those of xds.address and xds.advertise, the name of this
 	// machine, localhost, and what Istio's agents expect.
 	Names []string `yaml:"names"`
 }
 
+// Signer is a signer of Kubernetes.
+type Signer struct {
+	// Name is the signerName of requests: example.com/mesh. Empty: there is no signer.
+	Name string `yaml:"name"`
+	// Source is the name of the source of kind kubernetes whose cluster has the signer.
+	Source string `yaml:"source"`
+	// Roots is a file with the roots of what it signs, PEM.
+	Roots string `yaml:"roots"`
+}
+
+// minSigned is the shortest life of a certificate that a signer of Kubernetes may be asked for.
+// Source: CertificateSigningRequestSpec.expirationSeconds.
+const minSigned = 10 * time.Minute
+
 type Attestors struct {
 	// JWT are the issuers whose tokens prove who a workload is. Default: none.
 	JWT []ca.Issuer `yaml:"jwt"`
+	// Kubernetes are the names of the sources of kind kubernetes whose tokens of service accounts prove
+	// who a workload is. Default: none.
+	Kubernetes []string `yaml:"kubernetes"`
 }
 
 type Fetch struct {
@@ -83,12 +102,56 @@ func (s *Config) checkIdentity(wrong report) {
 			wrong("attestors.jwt", "issuer %d %q: %v", i+1, j.Name, err)
 		}
 	}
+	for i, name := range s.Attestors.Kubernetes {
+		s.checkCluster(wrong, "attestors.kubernetes", name)
+		if slices.Contains(s.Attestors.Kubernetes[:i], name) {
+			wrong("attestors.kubernetes", "%q is there twice: remove one of them", name)
+		}
+	}
+	s.checkSigner(wrong)
+	if s.Secrets.Kubernetes != "" {
+		s.checkCluster(wrong, "secrets.kubernetes", s.Secrets.Kubernetes)
+	}
 	var err error
 	if s.Access, err = s.Admin.Roles.Resolve(); err != nil {
 		wrong("admin.roles", "%v: create it, or correct the name", err)
 	}
 	if s.FetchConfig, err = s.Fetch.config(); err != nil {
 		wrong("fetch.allow", "%v", err)
+	}
+}
+
+// checkCluster wants the name of a source of kind kubernetes, and a listener with TLS.
+func (s *Config) checkCluster(wrong report, setting, name string) {
+	is := func(src Source) bool { return src.Kind == kubernetesKind && src.Name == name }
+	if !slices.ContainsFunc(s.SourceList, is) {
+		wrong(setting, "%q is not the name of a source of kind kubernetes: add the source, or correct the name", name)
+	}
+	if !s.Secure() {
+		wrong(setting, "want none without xds.address, where workloads prove who they are")
+	}
+}
+
+// checkSigner checks ca.signer.
+func (s *Config) checkSigner(wrong report) {
+	signer := s.CA.Signer
+	if signer == (Signer{}) {
+		return
+	}
+	domain, path, _ := strings.Cut(signer.Name, "/")
+	switch {
+	case !dnsname.Valid(domain) || path == "":
+		wrong("ca.signer.name", "%q is not the name of a signer: want one such as example.com/mesh", signer.Name)
+	case domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io"):
+		wrong("ca.signer.name", "%q is a signer of Kubernetes itself, whose certificates are for its own parts: "+
+			"name one that signs for workloads", signer.Name)
+	}
+	s.checkCluster(wrong, "ca.signer.source", signer.Source)
+	if signer.Roots == "" {
+		wrong("ca.signer.roots", "is not set: name a file with the roots of what the signer signs, PEM")
+	}
+	if s.CA.Validity < minSigned {
+		wrong("ca.validity", "want %s or more with ca.signer", minSigned)
 	}
 }
 

@@ -133,6 +133,9 @@ type Secrets struct {
 	// Dir has the files NAMESPACE/NAME/{tls.crt,tls.key,ca.crt,ca.crl}, which take precedence over the
 	// secrets of the store. Default: none.
 	Dir string `yaml:"dir"`
+	// Kubernetes is the name of a source of kind kubernetes, whose Secrets gateways get if the cluster
+	// allows their service accounts to list them. Default: none.
+	Kubernetes string `yaml:"kubernetes"`
 }
 
 // Default returns the settings of an empty file.

@@ -54,6 +54,7 @@ mesh:
 func TestWrongSettings(t *testing.T) {
 	t.Parallel()
 	const address = "xds: {plaintextAddress: \"127.0.0.1:1\"}\n"
+	const kubernetes = "sources: [{kind: files, folder: /x}, {kind: kubernetes, name: east}]\n"
 	for _, tc := range []struct{ name, in, want string }{
 		{"unknown", address + "stat: /x\n", `ashored.yaml:2: stat: unknown setting; did you mean "state"?`},
 		{"nothing to serve", "xds: {address: \"\"}\n", "ashored.yaml:1: xds.address: want an address here or in xds.plaintextAddress"},
@@ -71,6 +72,16 @@ func TestWrongSettings(t *testing.T) {
 		{"keys of plain HTTP", "attestors: {jwt: [{issuer: \"http://x\"}]}\n", `attestors.jwt: issuer 1 "http://x": jwks is not set`},
 		{"one issuer twice", "attestors: {jwt: [{issuer: x, jwks: /x}, {issuer: x, jwks: /y}]}\n", `attestors.jwt: issuer 2 "x": it is there twice`},
 		{"issuer for nobody", "xds: {address: \"\", plaintextAddress: \"127.0.0.1:1\"}\nattestors: {jwt: [{issuer: x, jwks: /x}]}\n", "attestors.jwt: want none without xds.address"},
+		{"tokens of no cluster", kubernetes + "attestors: {kubernetes: [east, west]}\n", `ashored.yaml:2: attestors.kubernetes: "west" is not the name of a source of kind kubernetes`},
+		{"tokens of one cluster twice", kubernetes + "attestors: {kubernetes: [east, east]}\n", `attestors.kubernetes: "east" is there twice`},
+		{"tokens for nobody", kubernetes + "xds: {address: \"\", plaintextAddress: \"127.0.0.1:1\"}\nattestors: {kubernetes: [east]}\n", "attestors.kubernetes: want none without xds.address"},
+		{"secrets of no cluster", kubernetes + "secrets: {kubernetes: files}\n", `secrets.kubernetes: "files" is not the name of a source of kind kubernetes`},
+		{"a signer of no cluster", kubernetes + "ca: {signer: {name: example.com/mesh, source: west, roots: /x}}\n", `ca.signer.source: "west" is not the name`},
+		{"a signer without a name", kubernetes + "ca: {signer: {source: east, roots: /x}}\n", `ca.signer.name: "" is not the name of a signer`},
+		{"a signer without a domain", kubernetes + "ca: {signer: {name: mesh, source: east, roots: /x}}\n", `ca.signer.name: "mesh" is not the name of a signer`},
+		{"a signer for Kubernetes", kubernetes + "ca: {signer: {name: kubernetes.io/kube-apiserver-client, source: east, roots: /x}}\n", "is a signer of Kubernetes itself"},
+		{"a signer without roots", kubernetes + "ca: {signer: {name: example.com/mesh, source: east}}\n", "ca.signer.roots: is not set"},
+		{"a short life below a signer", kubernetes + "ca: {validity: 5m, signer: {name: example.com/mesh, source: east, roots: /x}}\n", "ca.validity: want 10m0s or more with ca.signer"},
 		{"no such group", "admin: {roles: {viewer: [no-such-group-here]}}\n", `ashored.yaml:1: admin.roles: viewer: this machine has no group "no-such-group-here"`},
 		{"range", "fetch: {allow: [localhost]}\n", `fetch.allow: "localhost" is not a range of addresses`},
 		{"level", address + "log: {level: loud}\n", `ashored.yaml:2: log.level: want trace`},

@@ -56,3 +56,28 @@ func (b *Broadcaster) Notify() {
 		Poke(c)
 	}
 }
+
+// Merge returns a channel that receives after one of channels did, until ctx ends. Of no channel it
+// returns nil.
+func Merge(ctx context.Context, channels ...<-chan struct{}) <-chan struct{} {
+	switch len(channels) {
+	case 0:
+		return nil
+	case 1:
+		return channels[0]
+	}
+	out := make(chan struct{}, 1)
+	for _, c := range channels {
+		go func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-c:
+					Poke(out)
+				}
+			}
+		}()
+	}
+	return out
+}

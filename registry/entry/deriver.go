@@ -12,6 +12,7 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/pmap"
+	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -32,6 +33,8 @@ type Deriver struct {
 	runtime Runtime                 // immutable; nil if no workloads register
 	entries atomic.Pointer[Entries] // written by Derive, read by Entries
 
+	clusters []*cluster // immutable list
+
 	started       bool                                 // Derive was called
 	objects       pmap.Map[config.Key, *config.Object] // as of the latest Derive
 	registrations registry.Registrations               // as of the latest Derive
@@ -46,10 +49,11 @@ type Deriver struct {
 }
 
 // New returns a Deriver. The workloads that register with runtime become endpoints. runtime may be
-// nil.
-func New(runtime Runtime) *Deriver {
+// nil. ServiceEntries select Pods of clusters, and Services of clusters select workloads.
+func New(runtime Runtime, clusters ...Cluster) *Deriver {
 	return &Deriver{
 		runtime:    runtime,
+		clusters:   newClusters(clusters),
 		byHost:     index[registry.Key, *config.Object]{},
 		selectors:  index[labelKey, *config.Object]{},
 		relayed:    map[registry.Key]bool{},
@@ -62,13 +66,17 @@ func New(runtime Runtime) *Deriver {
 // Name returns the name of the Deriver as a source.
 func (d *Deriver) Name() string { return source }
 
-// Watch returns a channel that receives after registrations changed, until ctx ends. It returns nil
-// if no workloads register.
+// Watch returns a channel that receives after registrations or Pods changed, until ctx ends. It
+// returns nil if there can be none.
 func (d *Deriver) Watch(ctx context.Context) <-chan struct{} {
-	if d.runtime == nil {
-		return nil
+	var channels []<-chan struct{}
+	if d.runtime != nil {
+		channels = append(channels, d.runtime.Watch(ctx))
 	}
-	return d.runtime.Watch(ctx)
+	for _, c := range d.clusters {
+		channels = append(channels, c.Watch(ctx))
+	}
+	return task.Merge(ctx, channels...)
 }
 
 // Entries returns the WorkloadEntry objects of registered workloads, as of the latest Derive. Safe
@@ -84,7 +92,7 @@ func (d *Deriver) Entries() Entries {
 // the service was removed. The part of a service that another control plane relays is a separate
 // group. The first batch is Full, and all are Explicit.
 func (d *Deriver) Derive(objects pmap.Map[config.Key, *config.Object]) feed.Batch[registry.Instances] {
-	changed := map[registry.Key]bool{}
+	changed := newChanges()
 	var groups []config.Key
 	for ch := range objects.Diff(d.objects) {
 		switch ch.Key.Kind {
@@ -100,10 +108,11 @@ func (d *Deriver) Derive(objects pmap.Map[config.Key, *config.Object]) feed.Batc
 	}
 	d.objects = objects
 	d.updateRegistrations(groups, changed)
+	d.updateClusters(changed)
 
 	b := feed.Batch[registry.Instances]{Source: source, Full: !d.started, Explicit: true}
 	d.started = true
-	for _, key := range slices.SortedFunc(maps.Keys(changed), registry.Key.Compare) {
+	for _, key := range slices.SortedFunc(maps.Keys(changed.services), registry.Key.Compare) {
 		name := key.Namespace + "/" + key.Host
 		declared, relayed := d.entriesOf(key)
 		b.Updates = append(b.Updates, d.derive(name, key, declared))
@@ -114,8 +123,17 @@ func (d *Deriver) Derive(objects pmap.Map[config.Key, *config.Object]) feed.Batc
 			delete(d.relayed, key)
 		}
 	}
+	b.Updates = append(b.Updates, d.deriveSelectors(changed)...)
 	return b
 }
+
+// changes are the services to derive again.
+type changes struct {
+	services  map[registry.Key]bool // of ServiceEntries
+	selectors map[selectorID]bool   // of clusters
+}
+
+func newChanges() changes { return changes{map[registry.Key]bool{}, map[selectorID]bool{}} }
 
 // index finds objects, or what was made of them, by a key such as a label.
 type index[K comparable, V any] map[K]map[config.Key]V
@@ -137,7 +155,7 @@ func (x index[K, V]) set(key K, object config.Key, v V, present bool) {
 
 // setEntry adds a ServiceEntry to the indexes, or removes it, and marks its services as changed. o may
 // be nil.
-func (d *Deriver) setEntry(o *config.Object, present bool, changed map[registry.Key]bool) {
+func (d *Deriver) setEntry(o *config.Object, present bool, changed changes) {
 	if o == nil {
 		return
 	}
@@ -145,7 +163,7 @@ func (d *Deriver) setEntry(o *config.Object, present bool, changed map[registry.
 	for _, h := range spec.Hosts {
 		key := registry.Key{Host: h, Namespace: o.Namespace}
 		d.byHost.set(key, o.Key, o, present)
-		changed[key] = true
+		changed.services[key] = true
 	}
 	if sel := spec.WorkloadSelector; sel != nil {
 		d.selectors.set(selectorKey(o.Namespace, sel.Labels), o.Key, o, present)
@@ -154,7 +172,7 @@ func (d *Deriver) setEntry(o *config.Object, present bool, changed map[registry.
 
 // setWorkload adds a workload to an index, or removes it, and marks the services that select it as
 // changed. w may be nil.
-func (d *Deriver) setWorkload(x workloads, w *workload, present bool, changed map[registry.Key]bool) {
+func (d *Deriver) setWorkload(x workloads, w *workload, present bool, changed changes) {
 	if w != nil {
 		d.markSelecting(w.object, changed)
 		x.set(w, present)
@@ -162,16 +180,22 @@ func (d *Deriver) setWorkload(x workloads, w *workload, present bool, changed ma
 }
 
 // markSelecting marks the services that select a WorkloadEntry as changed.
-func (d *Deriver) markSelecting(o *config.Object, changed map[registry.Key]bool) {
+func (d *Deriver) markSelecting(o *config.Object, changed changes) {
 	labels := labelsOf(o)
-	for key := range labelKeys(o.Namespace, labels) {
+	d.markEntries(o.Namespace, labels, changed)
+	d.markSelectors(o.Namespace, labels, changed)
+}
+
+// markEntries marks the services of the ServiceEntries that select a workload as changed.
+func (d *Deriver) markEntries(namespace string, labels map[string]string, changed changes) {
+	for key := range labelKeys(namespace, labels) {
 		for _, entry := range d.selectors[key] {
 			spec := entry.Spec.(*networking.ServiceEntry)
 			if !registry.SelectsAll(spec.WorkloadSelector.Labels, labels) {
 				continue
 			}
 			for _, h := range spec.Hosts {
-				changed[registry.Key{Host: h, Namespace: o.Namespace}] = true
+				changed.services[registry.Key{Host: h, Namespace: namespace}] = true
 			}
 		}
 	}
@@ -228,6 +252,7 @@ func (d *Deriver) endpoints(o *config.Object, s *registry.Service) *registry.End
 	switch {
 	case spec.WorkloadSelector != nil:
 		items = append(items, d.selected(o.Namespace, spec.WorkloadSelector.Labels)...)
+		items = append(items, d.pods(o.Namespace, spec.WorkloadSelector.Labels)...)
 	case dns && len(items) == 0:
 		items = []registry.Endpoint{{Address: s.Host, Namespace: s.Namespace}}
 	}

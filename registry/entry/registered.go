@@ -35,7 +35,7 @@ const localityLabel = "istio-locality"
 
 // updateRegistrations applies changed registrations and WorkloadGroups, and marks the services that
 // select their workloads as changed.
-func (d *Deriver) updateRegistrations(groups []config.Key, changed map[registry.Key]bool) {
+func (d *Deriver) updateRegistrations(groups []config.Key, changed changes) {
 	if d.runtime == nil {
 		return
 	}
@@ -68,7 +68,7 @@ func (d *Deriver) updateRegistrations(groups []config.Key, changed map[registry.
 
 // replaceRegistered derives the WorkloadEntry of a registration again.
 func (d *Deriver) replaceRegistered(
-	k registry.RegistrationKey, entries Entries, changed map[registry.Key]bool,
+	k registry.RegistrationKey, entries Entries, changed changes,
 ) Entries {
 	previous, current := d.byKey[k], (*workload)(nil)
 	group := d.objects.At(config.Key{Kind: config.WorkloadGroup, Namespace: k.Namespace, Name: k.Group})
@@ -76,7 +76,7 @@ func (d *Deriver) replaceRegistered(
 		current = registeredWorkload(r, group)
 	}
 	if previous != nil && current != nil && sameEndpoint(previous, current) {
-		changed = map[registry.Key]bool{} // no service changes
+		changed = newChanges() // no service changes
 	}
 	d.setWorkload(d.registered, previous, false, changed)
 	d.setWorkload(d.registered, current, true, changed)

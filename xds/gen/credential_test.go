@@ -46,7 +46,7 @@ spec: {host: partner.test, trafficPolicy: {tls: {mode: MUTUAL, credentialName: p
 		namespace, short, _ := strings.Cut(name, "/")
 		all[secret.Name{Namespace: namespace, Name: short}] = fakeSecret(name, "tls.crt tls.key ca.crt")
 	}
-	in.Secrets = secret.NewSet(nil, all)
+	in.Secrets = secret.NewSet(nil, all, nil)
 	selected := in
 	key := config.Key{Kind: config.DestinationRule, Namespace: "edge", Name: "partner"}
 	for _, o := range parsed(t, []byte(`
@@ -102,7 +102,7 @@ func rotated(t *testing.T, in push.Inputs, all map[secret.Name]secret.Secret) {
 	before := push.Build(nil, in)
 	next := maps.Clone(all)
 	next[secret.Name{Namespace: "edge", Name: "web"}] = fakeSecret("another", "tls.crt tls.key")
-	in.Secrets = secret.NewSet(in.Secrets, next)
+	in.Secrets = secret.NewSet(in.Secrets, next, nil)
 	after := push.Build(before, in)
 	old, now := before.Scope(before.Classify(gateway.Node(t))), after.Scope(after.Classify(gateway.Node(t)))
 	for _, typeURL := range []string{resource.ClusterType, resource.ListenerType, resource.RouteType, resource.EndpointType} {

@@ -130,7 +130,7 @@ func scopeOf(t *testing.T, archive *txtar.Archive) *push.Scope {
 		}
 	}
 	in := goldentest.Inputs(t, objects, goldentest.Counting)
-	in.Secrets = secret.NewSet(nil, secrets)
+	in.Secrets = secret.NewSet(nil, secrets, nil)
 	in.Mesh.Networks = networks
 	if len(mesh.Content) > 0 {
 		m, problems := config.ParseMesh("mesh.yaml", mesh.Content[0])

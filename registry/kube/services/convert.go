@@ -132,7 +132,7 @@ func portsOfService(in []corev1.ServicePort) (out []registry.Port, targets map[s
 	for _, p := range in {
 		number, ok := portNumber(p.Port)
 		taken := slices.ContainsFunc(out, func(q registry.Port) bool { return q.Number == number || q.Name == p.Name })
-		if p.Protocol != corev1.ProtocolTCP && p.Protocol != "" || !ok || taken {
+		if !isTCP(p.Protocol) || !ok || taken {
 			continue
 		}
 		port := registry.Port{Number: number, Name: p.Name, Protocol: protocolOf(p)}
@@ -222,15 +222,15 @@ func ofFamily(s *service) []*slice {
 // another address: the EndpointSlice is older or newer than the Pod.
 func (o *objects) endpoint(k key, e sliceEndpoint) (registry.Endpoint, bool) {
 	if e.pod == "" {
-		ep := registry.Endpoint{Namespace: k.Namespace, Labels: map[string]string{clusterLabel: o.options.Cluster}}
+		ep := registry.Endpoint{Namespace: k.Namespace, Labels: o.labels(nil)}
 		o.place(&ep, "")
 		return ep, true
 	}
 	p := o.pods[key{Namespace: k.Namespace, Name: e.pod}]
-	if p == nil || p.endpoint == nil || !slices.Contains(p.addresses, e.address) {
+	if p == nil || !slices.Contains(p.addresses, e.address) {
 		return registry.Endpoint{}, false
 	}
-	return *p.endpoint, true
+	return p.endpoint, true
 }
 
 // numbers returns Endpoint.Ports for the endpoints of an EndpointSlice. Nil if all ports are those of

@@ -2,6 +2,7 @@ package services
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"reflect"
 	"regexp"
@@ -18,27 +19,27 @@ import (
 
 // Labels of Nodes and Pods. Source: Kubernetes, "Well-Known Labels"; istio.io, "Resource Labels".
 const (
-	regionLabel    = "topology.kubernetes.io/region"
-	oldRegionLabel = "failure-domain.beta.kubernetes.io/region"
-	zoneLabel      = "topology.kubernetes.io/zone"
-	oldZoneLabel   = "failure-domain.beta.kubernetes.io/zone"
-	subZoneLabel   = "topology.istio.io/subzone"
-	localityLabel  = "istio-locality"
-	tlsModeLabel   = "security.istio.io/tlsMode"
-	networkLabel   = registry.NetworkLabel
-	clusterLabel   = "topology.istio.io/cluster"
+	regionLabel   = "topology.kubernetes.io/region"
+	zoneLabel     = "topology.kubernetes.io/zone"
+	subZoneLabel  = "topology.istio.io/subzone"
+	localityLabel = "istio-locality"
+	tlsModeLabel  = "security.istio.io/tlsMode"
+	clusterLabel  = "topology.istio.io/cluster"
 )
 
-// pod is what is used of a Pod.
+// pod is what is used of a Pod. Immutable.
 type pod struct {
-	endpoint  *registry.Endpoint // nil if there is no such Pod
-	addresses []string
+	endpoint  registry.Endpoint
+	addresses []string // in canonical form
 	node      string
-	slices    []*slice // the EndpointSlices that name the Pod
 }
 
-// newEndpoint returns the endpoint of a Pod, for those who select Pods.
-func (o *objects) newEndpoint(p *corev1.Pod) registry.Endpoint {
+func (p *pod) equal(q *pod) bool {
+	return p == q || p != nil && q != nil && p.endpoint.Equal(&q.endpoint) && p.node == q.node &&
+		slices.Equal(p.addresses, q.addresses)
+}
+
+func (o *objects) newPod(p *corev1.Pod) *pod {
 	ep := registry.Endpoint{
 		Ports:          portsOf(p),
 		Labels:         o.labels(p.Labels),
@@ -47,7 +48,8 @@ func (o *objects) newEndpoint(p *corev1.Pod) registry.Endpoint {
 		Workload:       workloadOf(p),
 		Health:         registry.Unhealthy,
 	}
-	if addresses := addressesOf(p); len(addresses) > 0 {
+	addresses := addressesOf(p)
+	if len(addresses) > 0 {
 		ep.Address = addresses[0]
 	}
 	if p.Labels[tlsModeLabel] == registry.TLSModeIstio {
@@ -60,15 +62,13 @@ func (o *objects) newEndpoint(p *corev1.Pod) registry.Endpoint {
 		ep.Health = registry.Healthy
 	}
 	o.place(&ep, p.Spec.NodeName)
-	return ep
+	return &pod{endpoint: ep, addresses: addresses, node: p.Spec.NodeName}
 }
 
 // labels returns the labels of an endpoint. As in Istio, subsets can select a cluster.
 func (o *objects) labels(of map[string]string) map[string]string {
 	out := make(map[string]string, len(of)+1)
-	for k, v := range of {
-		out[k] = v
-	}
+	maps.Copy(out, of)
 	out[clusterLabel] = o.options.Cluster
 	return out
 }
@@ -83,7 +83,7 @@ func (o *objects) place(ep *registry.Endpoint, node string) {
 	} else {
 		ep.Locality = o.nodes[node]
 	}
-	ep.Network = cmp.Or(ep.Labels[networkLabel], o.network())
+	ep.Network = cmp.Or(ep.Labels[registry.NetworkLabel], o.network())
 }
 
 // network returns the network of Pods that have no other.
@@ -91,16 +91,12 @@ func (o *objects) network() string {
 	return cmp.Or(o.namespaces[o.options.Namespace].network, o.options.Network)
 }
 
-// addressesOf returns the addresses of a Pod, in canonical form.
+// addressesOf returns the addresses of a Pod. The first one is status.podIP.
 func addressesOf(p *corev1.Pod) (out []string) {
-	add := func(text string) {
-		if a, ok := canonical(text); ok && !slices.Contains(out, a) {
+	for _, ip := range append([]corev1.PodIP{{IP: p.Status.PodIP}}, p.Status.PodIPs...) {
+		if a, ok := canonical(ip.IP); ok && !slices.Contains(out, a) {
 			out = append(out, a)
 		}
-	}
-	add(p.Status.PodIP)
-	for _, ip := range p.Status.PodIPs {
-		add(ip.IP)
 	}
 	return out
 }
@@ -117,28 +113,26 @@ func canonical(text string) (string, bool) {
 // portsOf returns the numbers of the named TCP ports of a Pod's containers. Of two ports with one
 // name it returns the first. Nil if there are none. Source: Istio, getPortMap.
 func portsOf(p *corev1.Pod) (out map[string]uint32) {
-	add := func(c corev1.Container) {
+	sidecars := slices.DeleteFunc(slices.Clone(p.Spec.InitContainers), func(c corev1.Container) bool {
+		return deref(c.RestartPolicy) != corev1.ContainerRestartPolicyAlways
+	})
+	for _, c := range slices.Concat(p.Spec.Containers, sidecars) {
 		for _, port := range c.Ports {
-			_, taken := out[port.Name]
-			tcp := port.Protocol == corev1.ProtocolTCP || port.Protocol == ""
-			if n, valid := portNumber(port.ContainerPort); valid && tcp && port.Name != "" && !taken {
-				if out == nil {
-					out = map[string]uint32{}
-				}
-				out[port.Name] = n
+			n, ok := portNumber(port.ContainerPort)
+			if _, taken := out[port.Name]; !ok || taken || port.Name == "" || !isTCP(port.Protocol) {
+				continue
 			}
-		}
-	}
-	for _, c := range p.Spec.Containers {
-		add(c)
-	}
-	for _, c := range p.Spec.InitContainers {
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways { // a sidecar
-			add(c)
+			if out == nil {
+				out = map[string]uint32{}
+			}
+			out[port.Name] = n
 		}
 	}
 	return out
 }
+
+// isTCP reports whether a protocol is TCP, which is the default.
+func isTCP(p corev1.Protocol) bool { return p == corev1.ProtocolTCP || p == "" }
 
 func portNumber(n int32) (uint32, bool) { return uint32(n), n > 0 && n <= 65535 }
 
@@ -152,7 +146,7 @@ func workloadOf(p *corev1.Pod) string {
 		return name
 	}
 	i := slices.IndexFunc(p.OwnerReferences, func(r metav1.OwnerReference) bool {
-		return r.Controller != nil && *r.Controller
+		return deref(r.Controller)
 	})
 	if p.GenerateName == "" || i < 0 {
 		return p.Name
@@ -165,8 +159,6 @@ func workloadOf(p *corev1.Pod) string {
 				return strings.TrimSuffix(owner.Name, "-"+hash)
 			}
 		}
-	case "ReplicationController":
-		return cmp.Or(p.Labels["deploymentconfig"], owner.Name)
 	case "Job":
 		if m := cronJob.FindStringSubmatch(owner.Name); m != nil {
 			return m[1]
@@ -178,9 +170,7 @@ func workloadOf(p *corev1.Pod) string {
 // localityOf returns the locality of a Node.
 func localityOf(n *corev1.Node) registry.Locality {
 	return registry.Locality{
-		Region:  cmp.Or(n.Labels[regionLabel], n.Labels[oldRegionLabel]),
-		Zone:    cmp.Or(n.Labels[zoneLabel], n.Labels[oldZoneLabel]),
-		SubZone: n.Labels[subZoneLabel],
+		Region: n.Labels[regionLabel], Zone: n.Labels[zoneLabel], SubZone: n.Labels[subZoneLabel],
 	}
 }
 
@@ -188,10 +178,10 @@ func localityOf(n *corev1.Node) registry.Locality {
 type namespace struct{ network, distribution string }
 
 func newNamespace(n *corev1.Namespace) namespace {
-	return namespace{n.Labels[networkLabel], n.Annotations[distributionAnnotation]}
+	return namespace{n.Labels[registry.NetworkLabel], n.Annotations[distributionAnnotation]}
 }
 
-// slice is what is used of an EndpointSlice.
+// slice is what is used of an EndpointSlice. Immutable.
 type slice struct {
 	key, service key // service has an empty name if the EndpointSlice is not of a Service
 	family       discoveryv1.AddressType
@@ -214,10 +204,7 @@ func newSlice(s *discoveryv1.EndpointSlice) *slice {
 		ports:   map[string]uint32{},
 	}
 	for _, p := range s.Ports {
-		if p.Port == nil || p.Protocol != nil && *p.Protocol != corev1.ProtocolTCP {
-			continue
-		}
-		if n, ok := portNumber(*p.Port); ok {
+		if n, ok := portNumber(deref(p.Port)); ok && isTCP(deref(p.Protocol)) {
 			out.ports[deref(p.Name)] = n
 		}
 	}
@@ -248,7 +235,7 @@ func healthOf(c discoveryv1.EndpointConditions) registry.Health {
 	switch {
 	case c.Ready == nil || *c.Ready:
 		return registry.Healthy
-	case serving && c.Terminating != nil && *c.Terminating:
+	case serving && deref(c.Terminating):
 		return registry.Draining
 	}
 	return registry.Unhealthy
@@ -258,6 +245,7 @@ func (s *slice) equal(o *slice) bool {
 	return s == o || s != nil && o != nil && reflect.DeepEqual(s, o)
 }
 
+// deref returns *p, or the zero value for nil.
 func deref[T any](p *T) (v T) {
 	if p != nil {
 		v = *p

@@ -1,12 +1,10 @@
 package services
 
 import (
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/kube"
@@ -23,11 +21,13 @@ type objects struct {
 	services   map[key]*service
 	slices     map[key]*slice
 	pods       map[key]*pod
+	slicesOf   map[key][]*slice // by each of their Pods
 	nodes      map[string]registry.Locality
 	namespaces map[string]namespace
 
-	changed map[key]struct{} // the services to convert again
-	shared  workload
+	changed  map[key]struct{}    // the services to convert again
+	moved    map[string]struct{} // the Nodes whose Pods have to be placed again
+	workload workload
 }
 
 // service is a Service and its EndpointSlices, either of which may be missing.
@@ -40,67 +40,48 @@ type service struct {
 func newObjects(c *kube.Cluster) *objects {
 	return &objects{
 		source: c.Name, options: &c.Options,
-		services: map[key]*service{}, slices: map[key]*slice{}, pods: map[key]*pod{},
+		services: map[key]*service{}, slices: map[key]*slice{}, pods: map[key]*pod{}, slicesOf: map[key][]*slice{},
 		nodes: map[string]registry.Locality{}, namespaces: map[string]namespace{}, changed: map[key]struct{}{},
+		moved: map[string]struct{}{},
 	}
 }
 
-// set adds an object, or replaces it.
-func (o *objects) set(object any) {
+// set adds an object or replaces it. If it was deleted, set removes it.
+func (o *objects) set(object any, deleted bool) {
 	switch x := object.(type) {
 	case *corev1.Service:
-		o.setService(key{Namespace: x.Namespace, Name: x.Name}, x)
+		k := key{Namespace: x.Namespace, Name: x.Name}
+		o.service(k).object = unless(deleted, x)
+		o.changed[k] = struct{}{}
 	case *discoveryv1.EndpointSlice:
 		s := newSlice(x)
-		o.setSlice(s.key, s)
+		o.setSlice(s.key, unless(deleted || s.service.Name == "", s))
 	case *corev1.Pod:
-		o.setPod(key{Namespace: x.Namespace, Name: x.Name}, x)
+		o.setPod(key{Namespace: x.Namespace, Name: x.Name}, unless(deleted, o.newPod(x)))
 	case *corev1.Node:
-		o.setNode(x.Name, localityOf(x))
+		o.setNode(x.Name, unless(deleted, localityOf(x)))
 	case *corev1.Namespace:
-		o.setNamespace(x.Name, newNamespace(x))
+		o.setNamespace(x.Name, unless(deleted, newNamespace(x)))
 	}
 }
 
-// delete removes an object.
-func (o *objects) delete(object any) {
-	switch x := object.(type) {
-	case *corev1.Service:
-		o.setService(key{Namespace: x.Namespace, Name: x.Name}, nil)
-	case *discoveryv1.EndpointSlice:
-		o.setSlice(key{Namespace: x.Namespace, Name: x.Name}, nil)
-	case *corev1.Pod:
-		o.setPod(key{Namespace: x.Namespace, Name: x.Name}, nil)
-	case *corev1.Node:
-		o.setNode(x.Name, registry.Locality{})
-	case *corev1.Namespace:
-		o.setNamespace(x.Name, namespace{})
+// unless returns v, or the zero value if deleted is set.
+func unless[T any](deleted bool, v T) (out T) {
+	if !deleted {
+		out = v
+	}
+	return out
+}
+
+// put sets an entry of a map, or removes it if v is the zero value.
+func put[K, V comparable](m map[K]V, k K, v V) {
+	var zero V
+	if m[k] = v; v == zero {
+		delete(m, k)
 	}
 }
 
-// replaceAll replaces all objects of one kind. old are those of that kind, and remove removes one.
-func replaceAll[K comparable, V any, T runtime.Object](o *objects, old map[K]V, keyOf func(T) K, remove func(K),
-	all []T) {
-	listed := make(map[K]struct{}, len(all))
-	for _, object := range all {
-		listed[keyOf(object)] = struct{}{}
-		o.set(object)
-	}
-	for k := range old {
-		if _, ok := listed[k]; !ok {
-			remove(k)
-		}
-	}
-}
-
-// setService sets the Service, or removes it if object is nil.
-func (o *objects) setService(k key, object *corev1.Service) {
-	s := o.service(k)
-	s.object = object
-	o.changed[k] = struct{}{}
-}
-
-// service returns the service with a key. It adds one if there is none; see dropUnused.
+// service returns the service with a key. It adds one if there is none; see convert.
 func (o *objects) service(k key) *service {
 	s := o.services[k]
 	if s == nil {
@@ -116,20 +97,19 @@ func (o *objects) setSlice(k key, current *slice) {
 	if previous.equal(current) {
 		return
 	}
-	if previous != nil {
-		delete(o.slices, k)
-		s := o.service(previous.service)
-		s.slices = slices.DeleteFunc(s.slices, func(other *slice) bool { return other == previous })
-		o.linkPods(previous, false)
-		o.changed[previous.service] = struct{}{}
-	}
-	if current != nil && current.service.Name != "" {
-		o.slices[k] = current
-		s := o.service(current.service)
-		s.slices = append(s.slices, current)
-		slices.SortFunc(s.slices, func(a, b *slice) int { return a.key.Compare(b.key) })
-		o.linkPods(current, true)
-		o.changed[current.service] = struct{}{}
+	put(o.slices, k, current)
+	for _, s := range []*slice{previous, current} {
+		if s == nil {
+			continue
+		}
+		svc := o.service(s.service)
+		svc.slices = slices.DeleteFunc(svc.slices, func(other *slice) bool { return other == s })
+		if s == current {
+			svc.slices = append(svc.slices, s)
+			slices.SortFunc(svc.slices, func(a, b *slice) int { return a.key.Compare(b.key) })
+		}
+		o.linkPods(s, s == current)
+		o.changed[s.service] = struct{}{}
 	}
 }
 
@@ -140,88 +120,46 @@ func (o *objects) linkPods(s *slice, add bool) {
 			continue
 		}
 		k := key{Namespace: s.key.Namespace, Name: e.pod}
-		p := o.pod(k)
-		p.slices = slices.DeleteFunc(p.slices, func(other *slice) bool { return other == s })
+		list := slices.DeleteFunc(o.slicesOf[k], func(other *slice) bool { return other == s })
 		if add {
-			p.slices = append(p.slices, s)
+			list = append(list, s)
 		}
-		o.dropPod(k)
+		if o.slicesOf[k] = list; len(list) == 0 {
+			delete(o.slicesOf, k)
+		}
 	}
 }
 
-// pod returns the Pod with a key. It adds one if there is none; see dropPod.
-func (o *objects) pod(k key) *pod {
-	p := o.pods[k]
-	if p == nil {
-		p = &pod{}
-		o.pods[k] = p
-	}
-	return p
-}
-
-// dropPod removes a Pod that does not exist and that no EndpointSlice names.
-func (o *objects) dropPod(k key) {
-	if p := o.pods[k]; p.endpoint == nil && len(p.slices) == 0 {
-		delete(o.pods, k)
-	}
-}
-
-// setPod sets a Pod, or removes it if object is nil.
-func (o *objects) setPod(k key, object *corev1.Pod) {
-	p := o.pod(k)
-	if object == nil {
-		p.node, p.addresses = "", nil
-		o.setEndpoint(k, p, nil)
-		o.dropPod(k)
+// setPod sets a Pod, or removes it if current is nil. Its services do not depend on its health, which
+// is for those who select Pods.
+func (o *objects) setPod(k key, current *pod) {
+	previous := o.pods[k]
+	if previous.equal(current) {
 		return
 	}
-	addresses := addressesOf(object)
-	moved := !slices.Equal(p.addresses, addresses)
-	p.node, p.addresses = object.Spec.NodeName, addresses
-	ep := o.newEndpoint(object)
-	o.setEndpoint(k, p, &ep)
-	if moved {
-		o.markPod(p)
-	}
-}
-
-// setEndpoint sets the endpoint of a Pod. Its health is of interest only to those who select Pods.
-func (o *objects) setEndpoint(k key, p *pod, ep *registry.Endpoint) {
-	previous := p.endpoint
-	if previous != nil && ep != nil && previous.Equal(ep) {
-		return
-	}
-	p.endpoint = ep
-	if ep == nil || ep.Address == "" {
-		o.shared.pods = o.shared.pods.Without(k)
+	put(o.pods, k, current)
+	if current == nil || len(current.addresses) == 0 {
+		o.workload.pods = o.workload.pods.Without(k)
 	} else {
-		o.shared.pods = o.shared.pods.With(k, ep)
+		o.workload.pods = o.workload.pods.With(k, &current.endpoint)
 	}
-	if previous != nil && ep != nil {
+	if previous != nil && current != nil {
 		same := *previous
-		if same.Health = ep.Health; same.Equal(ep) {
+		if same.endpoint.Health = current.endpoint.Health; same.equal(current) {
 			return
 		}
 	}
-	o.markPod(p)
-}
-
-// markPod marks the services of a Pod as changed.
-func (o *objects) markPod(p *pod) {
-	for _, s := range p.slices {
+	for _, s := range o.slicesOf[k] {
 		o.changed[s.service] = struct{}{}
 	}
 }
 
 // setNode sets the locality of a Node.
 func (o *objects) setNode(name string, l registry.Locality) {
-	if o.nodes[name] == l {
-		return
+	if o.nodes[name] != l {
+		put(o.nodes, name, l)
+		o.moved[name] = struct{}{}
 	}
-	if o.nodes[name] = l; l == (registry.Locality{}) {
-		delete(o.nodes, name)
-	}
-	o.placePods(func(p *pod) bool { return p.node == name })
 }
 
 // setNamespace sets what is used of a Namespace.
@@ -230,20 +168,13 @@ func (o *objects) setNamespace(name string, n namespace) {
 	if previous == n {
 		return
 	}
-	if o.namespaces[name] = n; n == (namespace{}) {
-		delete(o.namespaces, name)
-	}
+	put(o.namespaces, name, n)
 	if previous.network != n.network && name == o.options.Namespace {
 		o.placePods(func(*pod) bool { return true })
-		for k := range o.services { // they may have endpoints without a Pod
-			o.changed[k] = struct{}{}
-		}
 	}
-	if previous.distribution != n.distribution {
-		for k := range o.services {
-			if k.Namespace == name {
-				o.changed[k] = struct{}{}
-			}
+	for k := range o.services {
+		if k.Namespace == name || name == o.options.Namespace {
+			o.changed[k] = struct{}{}
 		}
 	}
 }
@@ -251,27 +182,33 @@ func (o *objects) setNamespace(name string, n namespace) {
 // placePods sets the locality and network of some Pods again.
 func (o *objects) placePods(which func(*pod) bool) {
 	for k, p := range o.pods {
-		if p.endpoint != nil && which(p) {
-			ep := *p.endpoint
-			o.place(&ep, p.node)
-			o.setEndpoint(k, p, &ep)
+		if which(p) {
+			moved := *p
+			o.place(&moved.endpoint, p.node)
+			o.setPod(k, &moved)
 		}
 	}
 }
 
-// convert converts the services that changed since the last call, and returns their keys.
+// convert converts the services that changed since the last call, and returns the keys of those whose
+// content changed.
 func (o *objects) convert() (changed []key) {
+	if len(o.moved) > 0 {
+		o.placePods(func(p *pod) bool {
+			_, moved := o.moved[p.node]
+			return moved
+		})
+		clear(o.moved)
+	}
 	for k := range o.changed {
-		s := o.services[k]
+		s := o.service(k)
 		current := o.content(k, s).keep(s.latest)
 		if !current.equal(s.latest) {
 			changed = append(changed, k)
-			s.latest = current
 		}
-		if current.selector != nil {
-			o.shared.selectors = o.shared.selectors.With(k, current.selector)
-		} else {
-			o.shared.selectors = o.shared.selectors.Without(k)
+		s.latest = current
+		if o.workload.selectors = o.workload.selectors.Without(k); current.selector != nil {
+			o.workload.selectors = o.workload.selectors.With(k, current.selector)
 		}
 		if s.object == nil && len(s.slices) == 0 {
 			delete(o.services, k)
@@ -281,11 +218,12 @@ func (o *objects) convert() (changed []key) {
 	return changed
 }
 
-// all returns the keys of all services that have content.
-func (o *objects) all() (out []key) {
-	for k := range maps.Keys(o.services) {
-		if len(o.services[k].latest.instances) > 0 {
-			out = append(out, k)
+// used returns the keys of the services that have content.
+func (o *objects) used() map[key]struct{} {
+	out := make(map[key]struct{}, len(o.services))
+	for k, s := range o.services {
+		if len(s.latest.instances) > 0 {
+			out[k] = struct{}{}
 		}
 	}
 	return out

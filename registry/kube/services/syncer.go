@@ -40,7 +40,7 @@ type syncer struct {
 
 	objects *objects
 	kinds   []*kind
-	restart func()           // starts all watches again
+	restart func()           // lists all objects again
 	updates map[key]struct{} // the services that changed since the last batch
 
 	since      time.Time // when the first change after the last batch arrived
@@ -73,80 +73,55 @@ func (s *syncer) do(ctx context.Context, change func()) {
 	}
 }
 
-// start starts the watches, until ctx ends.
+// start begins with no objects, and starts the watches until ctx ends.
 func (s *syncer) start(parent context.Context) {
 	ctx, stop := context.WithCancel(parent)
 	s.restart = func() {
 		stop()
 		s.start(parent)
 	}
-	s.kinds, s.full = nil, false
-	o, core := s.objects, s.cluster.Client.CoreV1()
-	watch(ctx, s, kube.Resource[*corev1.ServiceList]{Name: "services", Client: core.Services("")},
-		stripService, "", func(all []*corev1.Service) {
-			replaceAll(o, o.services, keyOfObject, func(k key) { o.setService(k, nil) }, all)
-		})
-	watch(ctx, s, kube.Resource[*discoveryv1.EndpointSliceList]{
-		Name: "endpointslices", Client: s.cluster.Client.DiscoveryV1().EndpointSlices(""),
-	}, stripSlice, "", func(all []*discoveryv1.EndpointSlice) {
-		replaceAll(o, o.slices, keyOfObject, func(k key) { o.setSlice(k, nil) }, all)
-	})
-	watch(ctx, s, kube.Resource[*corev1.PodList]{
-		Name: "pods", Client: core.Pods(""), Fields: "status.phase!=Succeeded,status.phase!=Failed",
-	}, stripPod, "", func(all []*corev1.Pod) {
-		replaceAll(o, o.pods, keyOfObject, func(k key) { o.setPod(k, nil) }, all)
-	})
-	watch(ctx, s, kube.Resource[*corev1.NodeList]{Name: "nodes", Client: core.Nodes()},
-		stripNode, "the endpoints have no locality, unless their Pods have the label "+localityLabel,
-		func(all []*corev1.Node) {
-			replaceAll(o, o.nodes, nameOf, func(name string) { o.setNode(name, registry.Locality{}) }, all)
-		})
-	watch(ctx, s, kube.Resource[*corev1.NamespaceList]{Name: "namespaces", Client: core.Namespaces()},
-		stripNamespace, "labels and annotations of namespaces have no effect on services",
-		func(all []*corev1.Namespace) {
-			replaceAll(o, o.namespaces, nameOf, func(name string) { o.setNamespace(name, namespace{}) }, all)
-		})
+	s.objects, s.kinds, s.full = newObjects(s.cluster), nil, false
+	core, discovery := s.cluster.Client.CoreV1(), s.cluster.Client.DiscoveryV1()
+	watch[*corev1.Service](ctx, s, "",
+		kube.Resource[*corev1.ServiceList]{Name: "services", Client: core.Services("")})
+	watch[*discoveryv1.EndpointSlice](ctx, s, "",
+		kube.Resource[*discoveryv1.EndpointSliceList]{Name: "endpointslices", Client: discovery.EndpointSlices("")})
+	watch[*corev1.Pod](ctx, s, "",
+		kube.Resource[*corev1.PodList]{Name: "pods", Client: core.Pods(""),
+			Fields: "status.phase!=Succeeded,status.phase!=Failed"})
+	watch[*corev1.Node](ctx, s, "endpoints have no locality, unless their Pods have the label "+localityLabel,
+		kube.Resource[*corev1.NodeList]{Name: "nodes", Client: core.Nodes()})
+	watch[*corev1.Namespace](ctx, s, "labels and annotations of namespaces have no effect on services",
+		kube.Resource[*corev1.NamespaceList]{Name: "namespaces", Client: core.Namespaces()})
 }
 
-type object interface {
-	runtime.Object
-	GetNamespace() string
-	GetName() string
-}
-
-func keyOfObject[T object](x T) key { return key{Namespace: x.GetNamespace(), Name: x.GetName()} }
-
-func nameOf[T object](x T) string { return x.GetName() }
-
-// watch watches one kind of objects until ctx ends.
-func watch[T object, L runtime.Object](ctx context.Context, s *syncer, r kube.Resource[L], strip func(T),
-	without string, replace func([]T)) {
+// watch watches one kind of objects until ctx ends. without is kind.without.
+func watch[T, L runtime.Object](ctx context.Context, s *syncer, without string, r kube.Resource[L]) {
 	k := &kind{without: without}
 	s.kinds = append(s.kinds, k)
-	change := func(f func()) {
-		s.do(ctx, func() {
-			if s.since.IsZero() {
-				s.since = time.Now()
-			}
-			f()
-		})
+	set := func(deleted bool, all ...T) {
+		if s.since.IsZero() {
+			s.since = time.Now()
+		}
+		for _, x := range all {
+			s.objects.set(x, deleted)
+		}
 	}
 	s.running.Go(func() {
 		kube.Watch(ctx, s.cluster, r, kube.Handler[T]{
-			Strip: strip,
+			Strip: func(x T) { strip(x) },
 			Replace: func(all []T) {
-				change(func() {
+				s.do(ctx, func() {
 					if k.listed && k.warning == "" {
-						// The other kinds may have lost their objects too, and do not know yet.
-						s.restart()
+						s.restart() // the other kinds may have lost their objects too, and not know it yet
 						return
 					}
-					replace(all)
+					set(false, all...)
 					k.listed, k.warning = true, ""
 				})
 			},
-			Set:    func(x T) { change(func() { s.objects.set(x) }) },
-			Delete: func(x T) { change(func() { s.objects.delete(x) }) },
+			Set:    func(x T) { s.do(ctx, func() { set(false, x) }) },
+			Delete: func(x T) { s.do(ctx, func() { set(true, x) }) },
 			Report: func(err error) { s.do(ctx, func() { k.report(err) }) },
 		})
 	})
@@ -202,20 +177,17 @@ func (s *syncer) next() (b batch, ok bool) {
 	for _, k := range s.objects.convert() {
 		s.updates[k] = struct{}{}
 	}
-	if s.published != s.objects.shared {
-		s.published = s.objects.shared
+	if s.published != s.objects.workload {
+		s.published = s.objects.workload
 		s.publish(s.published)
 	}
 	b.Full, b.Explicit, b.Since = !s.full, s.full, s.since
 	warnings := s.warnings()
 	if b.Full {
-		for _, k := range s.objects.all() {
-			b.Updates = append(b.Updates, s.update(k))
-		}
-	} else {
-		for k := range s.updates {
-			b.Updates = append(b.Updates, s.update(k))
-		}
+		s.updates = s.objects.used()
+	}
+	for k := range s.updates {
+		b.Updates = append(b.Updates, s.update(k))
 	}
 	if b.Full && len(warnings) > 0 || !slices.Equal(warnings, s.warned) {
 		b.Updates = append(b.Updates, update{Group: warningGroup, Problems: warnings})

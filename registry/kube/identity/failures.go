@@ -1,0 +1,57 @@
+package identity
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// failures are what failed last, by what it is about. Safe for concurrent use.
+type failures struct {
+	mu   sync.Mutex
+	last map[string]failure // guarded by mu; by key
+}
+
+type failure struct {
+	text  string
+	since time.Time
+}
+
+// note records the latest result of what a key stands for.
+func (f *failures) note(key string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err == nil {
+		delete(f.last, key)
+		return
+	}
+	if f.last == nil {
+		f.last = map[string]failure{}
+	}
+	since := time.Now()
+	if was, ok := f.last[key]; ok {
+		since = was.since
+	}
+	f.last[key] = failure{err.Error(), since}
+}
+
+// clear forgets all failures.
+func (f *failures) clear() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last = nil
+}
+
+// problems are the failures, each with what follows from it.
+func (f *failures) problems(source, consequence string) (out []feed.Problem) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, x := range slices.SortedFunc(maps.Values(f.last), func(a, b failure) int { return strings.Compare(a.text, b.text) }) {
+		out = append(out, feed.Problem{Severity: feed.Error, Source: source, Since: x.since, Text: x.text + consequence})
+	}
+	return out
+}
