@@ -194,7 +194,7 @@ func TestServices(t *testing.T) {
 
 	t.Log("the API server is away")
 	c.StopAPI()
-	m.WantProblem("source kubernetes")
+	m.WantProblem("connection refused", "its items stay active")
 	answerers(t, client, web(), "web-", 2)
 	m.Ashored.Kill()
 	m.Start()
