@@ -124,8 +124,8 @@ func answerers(t *testing.T, client *harness.Client, r harness.Request, prefix s
 			if err != nil {
 				return err
 			}
-			if a.Status != http.StatusOK || !strings.HasPrefix(a.Seen.Backend, prefix) {
-				return fmt.Errorf("got %d from %q: %.200s", a.Status, a.Seen.Backend, a.Body)
+			if err := answeredBy(prefix)(a); err != nil {
+				return err
 			}
 			seen[a.Seen.Backend] = true
 		}
@@ -135,6 +135,16 @@ func answerers(t *testing.T, client *harness.Client, r harness.Request, prefix s
 		return nil
 	})
 	return names
+}
+
+// answeredBy checks that a backend answered whose name begins with prefix.
+func answeredBy(prefix string) func(harness.Answer) error {
+	return func(a harness.Answer) error {
+		if a.Status != http.StatusOK || !strings.HasPrefix(a.Seen.Backend, prefix) {
+			return fmt.Errorf("got %d from %q (%.200s), want one of %s", a.Status, a.Seen.Backend, a.Body, prefix)
+		}
+		return nil
+	}
 }
 
 // expire makes changes while ashored is frozen, and restarts the API server, which then has no
