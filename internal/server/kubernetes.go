@@ -15,6 +15,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/secret"
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/registry/entry"
 	"github.com/ashore-mesh/ashore/registry/kube"
 	"github.com/ashore-mesh/ashore/registry/kube/crd"
 	kubeidentity "github.com/ashore-mesh/ashore/registry/kube/identity"
@@ -50,6 +51,54 @@ func (s *Server) makeKubernetes(src settings.Source, o *settings.KubernetesSourc
 	}
 	s.clusters[src.Name] = c
 	return objects, instances, nil
+}
+
+// selecting returns the clusters whose Pods and Services take part in the selection of workloads, in
+// the order of the settings.
+func (s *Server) selecting() (out []entry.Cluster) {
+	for _, src := range s.cfg.SourceList {
+		if c := s.clusters[src.Name]; c != nil && c.services != nil {
+			out = append(out, c.services)
+		}
+	}
+	return out
+}
+
+// reportToClusters has the leader of each cluster write the status of its objects, and keep the
+// configuration of the webhook correct. id may be nil.
+func (s *Server) reportToClusters(id *identity) {
+	for _, c := range s.clusters {
+		if c.objects == nil {
+			continue
+		}
+		status := crd.NewStatusWriter(crd.StatusConfig{Source: c.objects, Active: s.activeObject,
+			Problems: s.sourceProblems})
+		c.leading = append(c.leading, status.Run)
+		s.report(status.Problems)
+		if s.listeners.webhook != nil {
+			w := crd.NewWebhook(crd.WebhookConfig{Cluster: c.Cluster,
+				Roots: func() []byte { return id.manager.Bundle().PEM() }})
+			c.leading = append(c.leading, w.Run)
+			s.report(w.Problems)
+		}
+	}
+}
+
+// activeObject returns the object with a key that proxies use; nil if there is none.
+func (s *Server) activeObject(k config.Key) *config.Object {
+	if c := s.published.Load(); c != nil {
+		return c.Inputs().Objects.At(k)
+	}
+	return nil
+}
+
+// sourceProblems returns the problems of all sources. None while they are not known.
+func (s *Server) sourceProblems() []feed.Problem {
+	problems, err := s.api.SourceProblems()
+	if err != nil {
+		s.log.Debug("the problems of sources are not known", "error", err)
+	}
+	return problems
 }
 
 // useClusters has the clusters in the settings review tokens, sign certificates and answer who may

@@ -166,7 +166,7 @@ func (s *Server) build(ctx context.Context) error {
 		return err
 	}
 	keys := newKeySource(s.cfg, s.log.Named("jwks"))
-	deriver := entry.New(workloads)
+	deriver := entry.New(workloads, s.selecting()...)
 	secrets := secret.NewManager(secret.Config{Dir: cfg.Secrets.Dir, Records: s.store.Records(),
 		KeyFile: filepath.Join(cfg.State, "secrets.key"), Cluster: s.clusterSecrets()})
 	read := make(chan *secret.Set)
@@ -192,6 +192,7 @@ func (s *Server) build(ctx context.Context) error {
 		return err
 	}
 	s.serveWebhook(id)
+	s.reportToClusters(id)
 	s.runLeaders()
 	s.run("workloads", workloads.Run)
 	s.run("configuration", s.assembler.Run)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ashore-mesh/ashore/registry/kube"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -35,6 +37,7 @@ func TestSettingsDoc(t *testing.T) {
 	}
 	kindDoc(t, "mcp", reflect.ValueOf(MCPSource{}))
 	kindDoc(t, "consul", reflect.ValueOf(ConsulSource{}.Options))
+	kindDoc(t, "kubernetes", reflect.ValueOf(kube.DefaultOptions()))
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		have, ok := got[name]
 		switch {

@@ -35,12 +35,12 @@ func newStatusWorld(t *testing.T) *statusWorld {
 // read makes the source read an object. Its valid version becomes active.
 func (w *statusWorld) read(u *unstructured.Unstructured) *object {
 	info, _ := config.Info(config.Kind(u.GetKind()))
-	o, up := convert("kubernetes:east", info, u.DeepCopy())
+	o, up := convert("kubernetes:east/objects", info, u.DeepCopy())
 	o.resource = gvrOf(u)
 	w.cfg.Source.set(o.key, o)
 	w.problems = up.Problems
 	for i := range w.problems {
-		w.problems[i].Source = "kubernetes:east"
+		w.problems[i].Source = "kubernetes:east/objects"
 	}
 	if len(up.Items) > 0 {
 		w.active[o.key] = up.Items[0]
@@ -133,7 +133,7 @@ func TestStatusNotActive(t *testing.T) {
 	other := *mine
 	other.Origin.Source = "files"
 	w.active[o.key] = &other
-	w.problems = []feed.Problem{{Severity: feed.Error, Source: "kubernetes:east", Object: o.key.String(), Text: "defined in web.yaml"}}
+	w.problems = []feed.Problem{{Severity: feed.Error, Source: "kubernetes:east/objects", Object: o.key.String(), Text: "defined in web.yaml"}}
 	w.want(1, "Reconciled=False Overridden 1 defined in web.yaml")
 }
 
