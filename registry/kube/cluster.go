@@ -3,7 +3,7 @@ package kube
 import (
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
@@ -75,6 +75,5 @@ func restConfig(o Options) (*rest.Config, error) {
 
 // silence discards what client-go logs: its errors reach us as values, and are logged once.
 var silence = sync.OnceFunc(func() {
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 })
