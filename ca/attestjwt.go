@@ -116,23 +116,22 @@ func (a *JWTAttestor) Failures() []jwks.Failure { return a.keys.Failures() }
 // unknownKey is the reason of a refusal that a new key of an issuer causes, or a forged token.
 const unknownKey = "jwt key unknown"
 
-// parseJWT reads a token, and the issuer that it claims. Errors: *Refusal.
-func parseJWT(bearer, how string) (token *jwt.JSONWebToken, issuer string, err error) {
+// parseJWT reads a token, and what it claims. Nothing is verified. Errors: *Refusal.
+func parseJWT(bearer, how string) (token *jwt.JSONWebToken, claims jwt.Claims, err error) {
 	if len(bearer) > maxJWT {
-		return nil, "", refusal(how, "jwt too large", "the token has %d bytes, at most %d are read", len(bearer), maxJWT)
+		return nil, claims, refusal(how, "jwt too large", "the token has %d bytes, at most %d are read", len(bearer), maxJWT)
 	}
-	var hint jwt.Claims // not verified
 	token, err = jwt.ParseSigned(bearer, jwks.Algorithms())
 	if err == nil {
-		err = token.UnsafeClaimsWithoutVerification(&hint)
+		err = token.UnsafeClaimsWithoutVerification(&claims)
 	}
 	if err == nil && len(token.Headers) != 1 {
 		err = fmt.Errorf("it has %d signatures", len(token.Headers))
 	}
 	if err != nil {
-		return nil, "", refusal(how, "jwt malformed", "%w", err)
+		return nil, claims, refusal(how, "jwt malformed", "%w", err)
 	}
-	return token, hint.Issuer, nil
+	return token, claims, nil
 }
 
 // index is the place of an issuer among those in the settings; -1 if it is not there.
@@ -142,19 +141,19 @@ func (a *JWTAttestor) index(issuer string) int {
 
 // issued reports whether a token claims to be of an issuer in the settings.
 func (a *JWTAttestor) issued(bearer string) bool {
-	_, issuer, err := parseJWT(bearer, byJWT)
-	return err == nil && a.index(issuer) >= 0
+	_, claims, err := parseJWT(bearer, byJWT)
+	return err == nil && a.index(claims.Issuer) >= 0
 }
 
 // attest authenticates a caller by a JWT of an issuer. Errors: *Refusal.
 func (a *JWTAttestor) attest(c Call) (*Proof, error) {
-	token, name, err := parseJWT(c.Bearer, byJWT)
+	token, claimed, err := parseJWT(c.Bearer, byJWT)
 	if err != nil {
 		return nil, err
 	}
-	i := a.index(name)
+	i := a.index(claimed.Issuer)
 	if i < 0 {
-		return nil, refusal(byJWT, "jwt issuer", "the issuer %.200q is not in the settings", name)
+		return nil, refusal(byJWT, "jwt issuer", "the issuer %.200q is not in the settings", claimed.Issuer)
 	}
 	issuer := a.issuers[i]
 	if err := a.verify(issuer, token, c.Now); err != nil {

@@ -152,7 +152,7 @@ func (s *Server) build(ctx context.Context) error {
 		MayDebug: s.inRootNamespace, Replica: settings.MachineName(),
 	}
 	if id != nil {
-		c.Verify, c.Revoked = id.verify, id.peers.Revoked
+		c.Verify, c.Revoked, c.Token = id.verify, id.peers.Revoked, id.issuer.Identify
 		c.Workload, c.Joined = ca.WorkloadName, id.joined
 		if id.access != nil {
 			c.MayReadSecrets = id.access.MayRead

@@ -23,6 +23,12 @@ type Process struct {
 	log *tail
 }
 
+// Start runs a program in the namespace, with group ID gid if that is not zero.
+func (ns *Namespace) Start(name string, gid uint32, argv ...string) *Process {
+	ns.t.Helper()
+	return start(ns.t, name, gid, append(ns.prefix(), argv...)...)
+}
+
 // start runs a program in a process group of its own, with group ID gid if that is not zero; what
 // it prints is shown when the test fails.
 func start(t testing.TB, name string, gid uint32, argv ...string) *Process {

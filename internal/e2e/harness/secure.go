@@ -115,7 +115,11 @@ func (m *Mesh) Join(w Workload) *Proxy {
 func (m *Mesh) JoinBy(line []string, w Workload) *Proxy {
 	m.T.Helper()
 	p := m.prepare(w)
-	p.Process = start(m.T, "proxy "+w.Name, 0, slices.Concat(w.Within.prefix(), line, briefDrain(), p.flags(w))...)
+	in, gid, flags := w.Within, uint32(0), briefDrain()
+	if w.Redirected != nil {
+		in, gid, flags = w.Redirected, ProxyGID, append(flags, "--interception", "redirect")
+	}
+	p.Process = start(m.T, "proxy "+w.Name, gid, slices.Concat(in.prefix(), line, flags, p.flags(w))...)
 	p.Ready()
 	return p
 }
@@ -286,4 +290,24 @@ func (m *Mesh) Audited(action string, words ...string) audit.Event {
 		return err
 	})
 	return found
+}
+
+// WantProblem waits until one problem contains all words.
+func (m *Mesh) WantProblem(words ...string) {
+	m.T.Helper()
+	Eventually(m.T, fmt.Sprintf("a problem with %q", words), func() error {
+		list, err := admin.Send(context.Background(), m.Admin, admin.CallProblems, admin.None{})
+		if err != nil {
+			return err
+		}
+		var texts []string
+		for _, p := range list {
+			lacks := func(word string) bool { return !strings.Contains(p.Text, word) }
+			if !slices.ContainsFunc(words, lacks) {
+				return nil
+			}
+			texts = append(texts, p.Text)
+		}
+		return fmt.Errorf("the problems are %q", texts)
+	})
 }

@@ -1,13 +1,11 @@
 package identity
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
-	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
@@ -51,7 +49,7 @@ func TestPlaintextWithoutInboundListener(t *testing.T) {
 	client := m.Join(harness.Workload{Name: "a-1", Group: "shop/a"})
 	plain, second := client.Client(httpPort).Fresh(), client.Client(secondPort).Fresh()
 	plain.Want(t, "the application itself", call(), unproven("plain"))
-	waitProblem(t, m, fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort), "plaintext",
+	m.WantProblem(fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort), "plaintext",
 		"ingress listener", "ISTIO_MUTUAL")
 	web.WantLine("interception", "warn ", fmt.Sprintf("to port %d reach", httpPort))
 
@@ -59,11 +57,11 @@ func TestPlaintextWithoutInboundListener(t *testing.T) {
 	m.Write("web.yaml", twoPorts(fmt.Sprintf(`{port: {number: %d, name: http, protocol: HTTP}, defaultEndpoint: "0.0.0.0:%d"}`, secondPort, httpAppPort)))
 	second.Want(t, "the application behind its proxy", call(), proven("behind"))
 	plain.Want(t, "the other port", call(), unproven("plain"))
-	waitProblem(t, m, fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort))
+	m.WantProblem(fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort))
 	web.WantLine("interception", "warn ", fmt.Sprintf("port %d reach", httpPort))
 
 	m.Write("mode.yaml", mode("STRICT"))
-	waitProblem(t, m, fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort), "STRICT",
+	m.WantProblem(fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort), "STRICT",
 		"are not enforced")
 	second.Want(t, "STRICT behind the proxy", call(), proven("behind"))
 	m.Write("rule.yaml", `apiVersion: networking.istio.io/v1
@@ -103,27 +101,4 @@ func unproven(backend string) func(harness.Answer) error {
 		}
 		return nil
 	}
-}
-
-// waitProblem waits until one problem contains all words.
-func waitProblem(t *testing.T, m *harness.Mesh, words ...string) {
-	t.Helper()
-	harness.Eventually(t, fmt.Sprintf("a problem with %q", words), func() error {
-		list, err := admin.Send(context.Background(), m.Admin, admin.CallProblems, admin.None{})
-		if err != nil {
-			return err
-		}
-		var texts []string
-		for _, p := range list {
-			missing := false
-			for _, w := range words {
-				missing = missing || !strings.Contains(p.Text, w)
-			}
-			if !missing {
-				return nil
-			}
-			texts = append(texts, p.Text)
-		}
-		return fmt.Errorf("the problems are %q", texts)
-	})
 }

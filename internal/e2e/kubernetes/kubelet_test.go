@@ -26,8 +26,9 @@ type kubelet struct {
 	client kubernetes.Interface
 	hub    *harness.Namespace
 
-	mu   sync.Mutex
-	pods map[types.UID]*pod // guarded by mu
+	mu     sync.Mutex
+	pods   map[types.UID]*pod // guarded by mu
+	paused bool               // guarded by mu
 }
 
 // pod is a running Pod.
@@ -48,13 +49,16 @@ func startKubelet(t *testing.T, client kubernetes.Interface, hub *harness.Namesp
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		k.register(ctx)
 		for turn := 0; ctx.Err() == nil; turn++ {
-			if list, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{}); err == nil { // else it is an outage
+			list, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+			if err == nil && !k.isPaused() { // an error is an outage
 				for i := range list.Items {
 					k.care(ctx, &list.Items[i], nodes[turn%len(nodes)])
 				}
 				k.forget(list.Items)
+				if turn%50 == 0 {
+					k.register(ctx)
+				}
 			}
 			select {
 			case <-time.After(period):
@@ -69,14 +73,12 @@ func startKubelet(t *testing.T, client kubernetes.Interface, hub *harness.Namesp
 	return k
 }
 
-// register makes the nodes.
+// register makes the nodes that do not exist.
 func (k *kubelet) register(ctx context.Context) {
 	for _, name := range nodes {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 			corev1.LabelTopologyRegion: "region", corev1.LabelTopologyZone: "zone-" + name}}}
-		if _, err := k.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
-			k.t.Errorf("node %s: %v", name, err)
-		}
+		_, _ = k.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}) // or it exists
 	}
 }
 
@@ -210,6 +212,19 @@ func (k *kubelet) all(prefix string) (out []*pod) {
 		}
 	}
 	return out
+}
+
+// pause makes the kubelet leave all Pods as they are, or resume.
+func (k *kubelet) pause(paused bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.paused = paused
+}
+
+func (k *kubelet) isPaused() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.paused
 }
 
 // setReady makes the readiness probe of a Pod succeed or fail.

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -65,11 +63,7 @@ func startCluster(t *testing.T, hub *harness.Namespace) *cluster {
 // istioCRDs returns the YAML of Istio's own CRDs.
 func istioCRDs(t *testing.T) string {
 	t.Helper()
-	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "istio.io/api").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "kubernetes/customresourcedefinitions.gen.yaml"))
+	text, err := os.ReadFile(filepath.Join(moduleFolder(t, ".", "istio.io/api"), "kubernetes/customresourcedefinitions.gen.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,4 +136,12 @@ func (c *cluster) api(o *unstructured.Unstructured) (dynamic.ResourceInterface, 
 		return c.dynamic.Resource(mapping.Resource), nil
 	}
 	return c.dynamic.Resource(mapping.Resource).Namespace(o.GetNamespace()), nil
+}
+
+// write writes a file of the test.
+func (c *cluster) write(path, text string) {
+	c.t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		c.t.Fatal(err)
+	}
 }
