@@ -238,7 +238,7 @@ func ofFamily(s *service) []*slice {
 // another address: the EndpointSlice is older or newer than the Pod.
 func (o *objects) endpoint(k key, e sliceEndpoint) (registry.Endpoint, bool) {
 	if e.pod == "" {
-		ep := registry.Endpoint{Namespace: k.Namespace, Labels: o.labels(nil)}
+		ep := registry.Endpoint{Namespace: k.Namespace, Labels: labels(nil, o.options.Cluster)}
 		o.place(&ep, "")
 		return ep, true
 	}

@@ -36,7 +36,6 @@ func decode(t *testing.T, text string) (out []any) {
 		if err := yaml.UnmarshalStrict([]byte(one), object); err != nil {
 			t.Fatal(err)
 		}
-		strip(object)
 		out = append(out, object)
 	}
 	return out
@@ -338,7 +337,7 @@ web.shop.svc.cluster.local STATIC [10.96.0.1/32] 80//UNKNOWN>0 to [. other]
 			t.Parallel()
 			o := testObjects()
 			for _, object := range decode(t, tc.objects) {
-				o.set(object, false)
+				o.set(o.stripper()(object), false)
 			}
 			if d := cmp.Diff(tc.want, describe(o)); d != "" {
 				t.Errorf("-want +got:\n%s", d)
@@ -357,7 +356,7 @@ func TestConvertService(t *testing.T) {
 	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.2"}, {Hostname: "lb.example.com"}}
 	s.Spec.Ports[0].TargetPort.Type, s.Spec.Ports[0].TargetPort.StrVal = 1, "web"
 	o := testObjects()
-	o.set(s, false)
+	o.set(o.stripper()(s), false)
 	o.convert()
 	got := o.services[key{Namespace: "shop", Name: "web"}].latest
 	want := content{
@@ -380,7 +379,7 @@ func TestConvertService(t *testing.T) {
 		t.Errorf("-want +got:\n%s", d)
 	}
 	// What does not change keeps its pointers.
-	o.set(s.DeepCopy(), false)
+	o.set(o.stripper()(s.DeepCopy()), false)
 	if changed := o.convert(); len(changed) > 0 || o.services[key{Namespace: "shop", Name: "web"}].latest.selector != got.selector {
 		t.Errorf("an equal Service changed %v", changed)
 	}
