@@ -3,9 +3,9 @@ package kube
 import (
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 
+	"github.com/go-logr/logr"
 	"github.com/hashicorp/go-hclog"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -75,6 +75,5 @@ func restConfig(o Options) (*rest.Config, error) {
 
 // silence discards what client-go logs: its errors reach us as values, and are logged once.
 var silence = sync.OnceFunc(func() {
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(logr.Discard()) // errors would go to the standard error whatever the output is
 })

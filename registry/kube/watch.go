@@ -2,10 +2,13 @@ package kube
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -44,8 +47,12 @@ type Handler[T runtime.Object] struct {
 // The pause before the next attempt grows from minPause to maxPause.
 const minPause, maxPause = 500 * time.Millisecond, 10 * time.Second
 
+// errAway makes a reflector list again.
+var errAway = errors.New("the API server was away")
+
 // Watch lists and watches a kind of object until ctx ends. If the API server is unreachable, it
-// retries and reports. Only the first list and a watch that cannot continue list again.
+// retries and reports. It lists at first, after a watch that cannot continue, and after the API
+// server was away.
 func Watch[T runtime.Object, L runtime.Object](ctx context.Context, c *Cluster, r Resource[L], h Handler[T]) {
 	explain := func(err error) error {
 		if ctx.Err() == nil {
@@ -64,9 +71,18 @@ func Watch[T runtime.Object, L runtime.Object](ctx context.Context, c *Cluster, 
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = r.Fields
+			lists := o.SendInitialEvents != nil
+			if lists {
+				o.ResourceVersion = "" // the most recent; see below
+			}
 			w, err := r.Client.Watch(ctx, o)
-			if err == nil && o.SendInitialEvents != nil {
+			switch {
+			case lists && err == nil:
 				return w, nil // the list is still to come
+			case !lists && utilnet.IsConnectionRefused(err):
+				// A reflector would go on watching from its version. An API server that lost its data
+				// accepts a version that it has not reached, and sends nothing.
+				return nil, fmt.Errorf("%w: list again: %s", errAway, explain(err))
 			}
 			return w, explain(err)
 		},
