@@ -125,6 +125,7 @@ golden: ## rewrite the expected results of golden tests
 	$(GO) test ./xds/gen ./examples -run TestGolden -update
 	$(GO) test ./agent/intercept -run TestRender -update
 	$(GO) test ./cmd/ashorectl -run TestFieldComments -update
+	$(GO) test ./registry/kube/crd -run TestCRDs -update
 
 package-build = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X github.com/ashore-mesh/ashore/internal/build.version=$(VERSION)' $$(git rev-parse HEAD >/dev/null 2>&1 && echo -buildvcs=true)
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -149,10 +148,10 @@ func (j *joining) makeTokens(ctx context.Context, n int) error {
 
 // one is workload i: it joins, and stays connected until ctx ends.
 func (j *joining) one(ctx context.Context, i int) error {
-	c, err := joinConfig(j.tokens[i])
-	if err != nil {
-		return err
-	}
+	t := j.tokens[i]
+	c := agent.JoinConfig{Settings: agent.Default(), Group: t.Group, Token: t.Token, Log: hclog.NewNullLogger(),
+		Hash: t.Join[slices.Index(t.Join, "--ca-hash")+1]}
+	c.Settings.XDS.Addresses = []string{j.addr}
 	c.Settings.State = filepath.Join(j.dir, fmt.Sprint("w", i))
 	c.Settings.Workload.Name = fmt.Sprint("web-", i)
 	c.Settings.Workload.Addresses = []string{fmt.Sprintf("10.200.%d.%d", i>>8, i&0xff)}
@@ -172,24 +171,6 @@ func (j *joining) one(ctx context.Context, i int) error {
 	}
 	j.simulator.Run(ctx, j.addr, node, k.ClientTLS(), func(time.Duration) { j.mark(&j.served) })
 	return nil
-}
-
-// joinConfig is what the command of a token says.
-func joinConfig(t admin.Token) (agent.JoinConfig, error) {
-	c := agent.JoinConfig{Settings: agent.Default(), Group: t.Group, Log: hclog.NewNullLogger()}
-	c.Token = t.Token
-	for i := 2; i+1 < len(t.Join); i += 2 { // ashore-agent join --name value …
-		switch t.Join[i] {
-		case "--control-plane":
-			c.Settings.XDS.Addresses = strings.Split(t.Join[i+1], ",")
-		case "--ca-hash":
-			c.Hash = t.Join[i+1]
-		}
-	}
-	if c.Token == "" || c.Hash == "" || len(c.Settings.XDS.Addresses) == 0 {
-		return c, fmt.Errorf("the line of token %s names no control plane, hash or token", t.ID)
-	}
-	return c, nil
 }
 
 // nodeOf is how the Envoy of a workload that joined introduces itself.

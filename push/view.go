@@ -205,6 +205,9 @@ func (in viewIn) localityFacts(d *Destinations) (byLocality bool, keys *intern.L
 		}
 	}
 	for _, dest := range d.Items() {
+		if dest.Service.Distribution != "" {
+			byLocality, labels = true, append(labels, registry.NetworkLabel)
+		}
 		if dest.Rule == nil {
 			continue
 		}

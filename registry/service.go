@@ -76,6 +76,31 @@ const (
 // hasEndpoints reports whether services have endpoints.
 func (r Resolution) hasEndpoints() bool { return r != Passthrough && r != DynamicDNS }
 
+// Distribution says which endpoints get traffic while they are healthy. Empty means all.
+// Source: Kubernetes, Service.spec.trafficDistribution; Istio, model.GetTrafficDistribution.
+type Distribution string
+
+// The distributions. Each prefers endpoints of the client's network, region and zone, in this order.
+// PreferSameNode prefers those of its sub-zone too.
+const (
+	PreferSameZone Distribution = "PreferSameZone"
+	PreferSameNode Distribution = "PreferSameNode"
+)
+
+// DistributionAnnotation sets Service.Distribution for a Service or ServiceEntry, or for a Namespace.
+const DistributionAnnotation = "networking.istio.io/traffic-distribution"
+
+// ParseDistribution parses trafficDistribution or the annotation. Other values mean all endpoints.
+func ParseDistribution(text string) Distribution {
+	switch strings.ToLower(text) {
+	case "preferclose", "prefersamezone":
+		return PreferSameZone
+	case "prefersamenode":
+		return PreferSameNode
+	}
+	return ""
+}
+
 // Service is one destination. Immutable.
 type Service struct {
 	Key
@@ -95,6 +120,8 @@ type Service struct {
 	// ExportTo lists namespaces: "*" for all, "." for that of the service, "~" for none. Empty
 	// means the mesh's default.
 	ExportTo []string
+	// Distribution says which endpoints get traffic first. A DestinationRule takes precedence.
+	Distribution Distribution `json:",omitempty"`
 	// Labels are the labels of the declaration. May be nil.
 	Labels map[string]string
 	// SubjectAltNames lists the identities that the workloads may have. Empty means any.

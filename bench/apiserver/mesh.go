@@ -1,9 +1,9 @@
 package apiserver
 
 import (
+	"crypto/sha256"
 	"embed"
 	"fmt"
-	"hash/crc32"
 	"maps"
 	"slices"
 
@@ -53,17 +53,23 @@ type mesh struct {
 //go:embed templates/*.yaml
 var templates embed.FS
 
-func newMesh(shape fleet.Shape) (*mesh, error) {
-	m := &mesh{shape: shape}
-	for name, template := range map[string]any{"pod": &m.aPod, "node": &m.aNode, "service": &m.aService,
-		"endpointslice": &m.aSlice, "namespace": &m.aNamespace} {
-		b, err := templates.ReadFile("templates/" + name + ".yaml")
-		if err != nil {
-			return nil, err
-		}
-		if err := yaml.UnmarshalStrict(b, template); err != nil {
-			return nil, fmt.Errorf("template of %s: %w", name, err)
-		}
+// template reads a template.
+func template[T any](name string) (t T) {
+	b, err := templates.ReadFile("templates/" + name + ".yaml")
+	if err == nil {
+		err = yaml.UnmarshalStrict(b, &t)
+	}
+	if err != nil {
+		panic(fmt.Errorf("template of a %s: %w", name, err))
+	}
+	return t
+}
+
+func newMesh(shape fleet.Shape) *mesh {
+	m := &mesh{
+		shape: shape, aPod: template[corev1.Pod]("pod"), aNode: template[corev1.Node]("node"),
+		aService: template[corev1.Service]("service"), aSlice: template[discoveryv1.EndpointSlice]("endpointslice"),
+		aNamespace: template[corev1.Namespace]("namespace"),
 	}
 	m.kinds = map[string]kind{
 		nodes:                {"v1", "Node", Nodes, m.node},
@@ -80,7 +86,7 @@ func newMesh(shape fleet.Shape) (*mesh, error) {
 			return m.slice(i, all)
 		}},
 	}
-	return m, nil
+	return m
 }
 
 // name names an object.
@@ -88,7 +94,7 @@ func name(o object, namespace, name string) {
 	o.SetNamespace(namespace)
 	o.SetName(name)
 	o.SetResourceVersion(fmt.Sprint(first))
-	o.SetUID(types.UID(fmt.Sprintf("90d7f5a1-4d2c-4c8e-b1d7-%012x", crc32.ChecksumIEEE([]byte(namespace+"/"+name)))))
+	o.SetUID(types.UID(fmt.Sprintf("%x", sha256.Sum256([]byte(namespace+"/"+name)))[:36]))
 }
 
 // with returns labels with another one. Objects share what they have in common with their template.
@@ -111,7 +117,6 @@ func nodeName(i int) string {
 func (m *mesh) node(i int) object {
 	out := m.aNode
 	name(&out, "", nodeName(i))
-	out.Labels = with(out.Labels, corev1.LabelHostname, out.Name)
 	out.Labels = with(out.Labels, corev1.LabelTopologyZone, fmt.Sprintf("eu-west-1%c", 'a'+i%3))
 	return &out
 }

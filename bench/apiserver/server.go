@@ -46,17 +46,13 @@ type event struct {
 
 // Start starts a server of the mesh. streams says whether it streams lists, as API servers do since
 // Kubernetes 1.34.
-func Start(shape fleet.Shape, streams bool) (*Server, error) {
-	m, err := newMesh(shape)
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{mesh: m, streams: streams, pods: map[[2]int]pod{}, changed: make(chan struct{})}
+func Start(shape fleet.Shape, streams bool) *Server {
+	s := &Server{mesh: newMesh(shape), streams: streams, pods: map[[2]int]pod{}, changed: make(chan struct{})}
 	s.http = httptest.NewUnstartedServer(s)
 	s.http.EnableHTTP2 = true
 	s.http.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that leave
 	s.http.StartTLS()
-	return s, nil
+	return s
 }
 
 // Close ends the server and its connections.
@@ -87,6 +83,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !found || r.Method != http.MethodGet:
 		http.NotFound(w, r)
+	case q.Get("watch") == "" && q.Get("resourceVersion") == "0":
+		k.list(w, 0, 0) // the cache of an API server ignores limits
 	case q.Get("watch") == "":
 		k.list(w, number("continue"), number("limit"))
 	case initial && !s.streams:
@@ -162,9 +160,9 @@ func (s *Server) Report(node int) {
 	s.emit(nodes, "MODIFIED", s.node(node))
 }
 
-// Set sets whether an endpoint of a service is ready. If its address changes, a new Pod replaces the
-// one before.
-func (s *Server) Set(service, endpoint int, ip string, ready bool) {
+// Set replaces an endpoint of a service by a new Pod with the address ip. Without an address, the
+// endpoint becomes not ready.
+func (s *Server) Set(service, endpoint int, ip string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []pod
@@ -175,17 +173,20 @@ func (s *Server) Set(service, endpoint int, ip string, ready bool) {
 		}
 		all = append(all, p)
 	}
-	old := all[endpoint]
-	p := pod{service, endpoint, ip, ready}
-	all[endpoint], s.pods[[2]int{service, endpoint}] = p, p
-	if ip == old.ip {
-		s.emit(pods, "MODIFIED", s.pod(p))
-		s.emit(endpointSlices, "MODIFIED", s.slice(service, all))
-		return
+	p := &all[endpoint]
+	old := *p
+	if ip == "" {
+		p.ready = false
+		s.emit(pods, "MODIFIED", s.pod(*p))
+	} else {
+		p.ip, p.ready = ip, true
+		s.emit(pods, "ADDED", s.pod(*p))
 	}
-	s.emit(pods, "ADDED", s.pod(p))
 	s.emit(endpointSlices, "MODIFIED", s.slice(service, all))
-	s.emit(pods, "DELETED", s.pod(old))
+	if ip != "" {
+		s.emit(pods, "DELETED", s.pod(old))
+	}
+	s.pods[[2]int{service, endpoint}] = *p
 }
 
 // emit sends a change to all who watch. The caller holds mu.

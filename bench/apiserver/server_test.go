@@ -24,10 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func connect(t *testing.T, streams bool) (*Server, *kube.Cluster) {
 	t.Helper()
-	s, err := Start(fleet.Shape{Services: 3, Endpoints: 2, Namespaces: 2}, streams)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := Start(fleet.Shape{Services: 3, Endpoints: 2, Namespaces: 2}, streams)
 	t.Cleanup(s.Close)
 	o := kube.DefaultOptions()
 	o.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
@@ -118,10 +115,10 @@ func TestFollow(t *testing.T) {
 			receive(t, services, "all [svc0 10.96.0.0 http svc1 10.96.0.1 http svc2 10.96.0.2 http]")
 			receive(t, namespaces, "all [ns0 ns1]")
 
-			s.Set(1, 0, "10.0.0.2", false)
+			s.Set(1, 0, "")
 			receive(t, pods, "set svc1-6b7f9c8d5-10.0.0.2 10.0.0.2 False")
 			receive(t, slices, "set ns1/svc1 10.0.0.2 false 10.0.0.3 true")
-			s.Set(1, 1, "172.20.0.1", true)
+			s.Set(1, 1, "172.20.0.1")
 			receive(t, pods, "set svc1-6b7f9c8d5-172.20.0.1 172.20.0.1 True")
 			receive(t, slices, "set ns1/svc1 10.0.0.2 false 172.20.0.1 true")
 			receive(t, pods, "deleted svc1-6b7f9c8d5-10.0.0.3 10.0.0.3 True")
@@ -155,12 +152,8 @@ func TestPages(t *testing.T) {
 
 // BenchmarkPods is what the server needs for the Pods of 10,000 Services.
 func BenchmarkPods(b *testing.B) {
-	m, err := newMesh(fleet.Shape{Services: 10000, Endpoints: 10, Namespaces: 100})
-	if err != nil {
-		b.Fatal(err)
-	}
 	size := 0
-	k := m.kinds[pods]
+	k := newMesh(fleet.Shape{Services: 10000, Endpoints: 10, Namespaces: 100}).kinds[pods]
 	for i := 0; b.Loop(); i++ {
 		size = len(k.frame("ADDED", k.object(i%k.count)))
 	}

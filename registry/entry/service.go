@@ -19,6 +19,7 @@ func service(o *config.Object, host string) *registry.Service {
 		Resolution:      resolution(spec.Resolution),
 		External:        spec.Location == networking.ServiceEntry_MESH_EXTERNAL,
 		ExportTo:        spec.ExportTo,
+		Distribution:    registry.ParseDistribution(o.Annotations[registry.DistributionAnnotation]),
 		Labels:          o.Labels,
 		SubjectAltNames: spec.SubjectAltNames,
 		Created:         o.Created,

@@ -3,9 +3,9 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 
-	"github.com/go-logr/logr"
 	"github.com/hashicorp/go-hclog"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -75,5 +75,5 @@ func restConfig(o Options) (*rest.Config, error) {
 
 // silence discards what client-go logs: its errors reach us as values, and are logged once.
 var silence = sync.OnceFunc(func() {
-	klog.SetLogger(logr.Discard()) // errors would go to the standard error whatever the output is
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 })

@@ -1,7 +1,9 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
+	"net/url"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -21,6 +23,9 @@ func (c *Cluster) Explain(err error, verbs, resource string) error {
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("cluster %s does not accept the credentials of ashored, so it cannot %s %s: "+
 			"renew the kubeconfig: %w", c.Name, verbs, resource, err)
+	}
+	if request := (*url.Error)(nil); errors.As(err, &request) { // no answer
+		return fmt.Errorf("cluster %s cannot be reached: %w", c.Name, request.Err)
 	}
 	return fmt.Errorf("cluster %s: %s %s: %w", c.Name, verbs, resource, err)
 }

@@ -108,3 +108,16 @@ func TestInstalledLater(t *testing.T) {
 	c.install(config.Gateway, 0)
 	want(t, out, "explicit, gateways.networking.istio.io")
 }
+
+// A kind that was uninstalled may be one that the API server lost: its removal is not explicit.
+func TestUninstalled(t *testing.T) {
+	t.Parallel()
+	c := newFakeCluster(t, config.Gateway)
+	c.create(gateway("a", 1, 80))
+	out := c.run(New(Config{Cluster: c.kube}))
+	want(t, out, "full, Gateway edge/a=1")
+	c.mu.Lock()
+	clear(c.served)
+	c.mu.Unlock()
+	want(t, out, "Gateway edge/a")
+}

@@ -121,36 +121,31 @@ func (w *StatusWriter) writeSome(ctx context.Context) {
 }
 
 // judge returns the condition of an object. It is not known while a change is on its way to the
-// proxies.
+// proxies. found are the problems of the object that sources report.
 func (w *StatusWriter) judge(o *object, active *config.Object, found []feed.Problem) (condition, bool) {
 	c := condition{status: "True", reason: "Active", generation: o.generation}
 	ours := active != nil && active.Origin.Source == w.cfg.Source.Name()
-	slices.SortFunc(found, func(a, b feed.Problem) int {
-		return cmp.Or(cmp.Compare(a.Severity, b.Severity), a.Compare(b)) // errors first
-	})
-	var lines []string
-	for _, p := range found {
-		lines = append(lines, strings.TrimPrefix(p.Field+": "+p.Text, ": "))
-	}
 	switch {
 	case o.hash == 0:
-		c.status, c.reason = "False", "Invalid"
-		if len(lines) == 0 {
-			return c, false // the problem is not reported yet
-		}
-		if ours {
-			lines = append(lines, fmt.Sprintf("generation %s stays active", active.Revision))
-		}
+		c.status, c.reason, found = "False", "Invalid", o.problems
 	case active == nil, ours && active.Hash != o.hash:
 		return c, false
 	case !ours:
 		c.status, c.reason = "False", "Overridden"
-		if len(lines) == 0 {
-			return c, false
-		}
+	}
+	var lines []string
+	for _, p := range slices.SortedFunc(slices.Values(found), errorsFirst) {
+		lines = append(lines, strings.TrimPrefix(p.Field+": "+p.Text, ": "))
+	}
+	if o.hash == 0 && ours {
+		lines = append(lines, fmt.Sprintf("generation %s stays active", active.Revision))
 	}
 	c.message = excerpt.Of(strings.Join(lines, "\n"), maxMessage)
 	return c, true
+}
+
+func errorsFirst(a, b feed.Problem) int {
+	return cmp.Or(cmp.Compare(a.Severity, b.Severity), a.Compare(b)) // "error" is before "warning"
 }
 
 // isOurs returns an entry of status.conditions if it is our condition.

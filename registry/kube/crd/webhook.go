@@ -24,7 +24,7 @@ const (
 	// WebhookName is the name of the ValidatingWebhookConfiguration that we keep correct.
 	WebhookName = "ashore"
 	// webhookGap is how often it is checked, and the shortest time between two writes.
-	webhookGap = 10 * time.Second
+	webhookGap = 5 * time.Second
 )
 
 // WebhookConfig configures a Webhook. All fields are required.

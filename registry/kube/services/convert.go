@@ -14,11 +14,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Annotations of Services. Source: istio.io, "Resource Annotations".
-const (
-	exportToAnnotation     = "networking.istio.io/exportTo"
-	distributionAnnotation = "networking.istio.io/traffic-distribution"
-)
+// exportToAnnotation is an annotation of Services. Source: istio.io, "Resource Annotations".
+const exportToAnnotation = "networking.istio.io/exportTo"
 
 // content is what a Service becomes.
 type content struct {
@@ -66,8 +63,10 @@ func (o *objects) content(k key, s *service) content {
 		ExportTo: exportTo(s.object.Annotations[exportToAnnotation]),
 		Labels:   s.object.Labels,
 		Created:  s.object.CreationTimestamp.Time,
-		Source:   o.source,
-		Object:   "Service " + k.String(),
+		Distribution: registry.ParseDistribution(cmp.Or(deref(spec.TrafficDistribution),
+			s.object.Annotations[registry.DistributionAnnotation], o.namespaces[k.Namespace].distribution)),
+		Source: o.source,
+		Object: "Service " + k.String(),
 	}
 	switch {
 	case spec.Type == corev1.ServiceTypeExternalName:

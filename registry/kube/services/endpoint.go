@@ -178,7 +178,7 @@ func localityOf(n *corev1.Node) registry.Locality {
 type namespace struct{ network, distribution string }
 
 func newNamespace(n *corev1.Namespace) namespace {
-	return namespace{n.Labels[registry.NetworkLabel], n.Annotations[distributionAnnotation]}
+	return namespace{n.Labels[registry.NetworkLabel], n.Annotations[registry.DistributionAnnotation]}
 }
 
 // slice is what is used of an EndpointSlice. Immutable.

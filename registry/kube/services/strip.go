@@ -3,6 +3,8 @@ package services
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 // strip removes from an object most of what is not used, so that a list of 100,000 Pods fits into
@@ -11,7 +13,7 @@ func strip(object any) {
 	if o, ok := object.(metav1.Object); ok {
 		o.SetManagedFields(nil)
 		kept := map[string]string{}
-		for _, k := range []string{exportToAnnotation, distributionAnnotation} {
+		for _, k := range []string{exportToAnnotation, registry.DistributionAnnotation} {
 			if v, ok := o.GetAnnotations()[k]; ok {
 				kept[k] = v
 			}

@@ -82,21 +82,21 @@ func (s *syncer) start(parent context.Context) {
 	}
 	s.objects, s.kinds, s.full = newObjects(s.cluster), nil, false
 	core, discovery := s.cluster.Client.CoreV1(), s.cluster.Client.DiscoveryV1()
-	watch[*corev1.Service](ctx, s, "",
+	watchKind[*corev1.Service](ctx, s, "",
 		kube.Resource[*corev1.ServiceList]{Name: "services", Client: core.Services("")})
-	watch[*discoveryv1.EndpointSlice](ctx, s, "",
+	watchKind[*discoveryv1.EndpointSlice](ctx, s, "",
 		kube.Resource[*discoveryv1.EndpointSliceList]{Name: "endpointslices", Client: discovery.EndpointSlices("")})
-	watch[*corev1.Pod](ctx, s, "",
+	watchKind[*corev1.Pod](ctx, s, "",
 		kube.Resource[*corev1.PodList]{Name: "pods", Client: core.Pods(""),
 			Fields: "status.phase!=Succeeded,status.phase!=Failed"})
-	watch[*corev1.Node](ctx, s, "endpoints have no locality, unless their Pods have the label "+localityLabel,
+	watchKind[*corev1.Node](ctx, s, "endpoints have no locality, unless their Pods have the label "+localityLabel,
 		kube.Resource[*corev1.NodeList]{Name: "nodes", Client: core.Nodes()})
-	watch[*corev1.Namespace](ctx, s, "labels and annotations of namespaces have no effect on services",
+	watchKind[*corev1.Namespace](ctx, s, "labels and annotations of namespaces have no effect on services",
 		kube.Resource[*corev1.NamespaceList]{Name: "namespaces", Client: core.Namespaces()})
 }
 
-// watch watches one kind of objects until ctx ends. without is kind.without.
-func watch[T, L runtime.Object](ctx context.Context, s *syncer, without string, r kube.Resource[L]) {
+// watchKind watches one kind of objects until ctx ends. without is kind.without.
+func watchKind[T, L runtime.Object](ctx context.Context, s *syncer, without string, r kube.Resource[L]) {
 	k := &kind{without: without}
 	s.kinds = append(s.kinds, k)
 	set := func(deleted bool, all ...T) {

@@ -127,7 +127,7 @@ func (in clusterIn) Layer() *envoy.Layer {
 		}
 		destination.EachCluster(d, func(port uint32, s *networking.Subset, forwarded bool) {
 			spec.forwarded = forwarded
-			spec.port, spec.subset, spec.policy = port, s, destination.PolicyFor(d.Rule, s, port).OrMesh(in.mesh)
+			spec.port, spec.subset, spec.policy = port, s, destination.PolicyFor(d.Rule, s, port).OrDefaults(d.Service, in.mesh)
 			spec = spec.withMutual(in.identity, d.Identities)
 			if dns {
 				carried.Port, carried.Subset, carried.Forwarded = port, s, forwarded

@@ -77,7 +77,7 @@ func newIndex(in indexIn) *Index {
 		}
 		x.DNS = append(x.DNS, d.Service.Key)
 		EachCluster(d, func(port uint32, s *networking.Subset, _ bool) {
-			x.Ordered = x.Ordered || PolicyFor(d.Rule, s, port).OrMesh(in.mesh).Order(in.mesh) != (OrderRule{})
+			x.Ordered = x.Ordered || PolicyFor(d.Rule, s, port).OrDefaults(d.Service, in.mesh).Order(in.mesh) != (OrderRule{})
 		})
 	}
 	return x

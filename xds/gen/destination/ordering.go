@@ -68,6 +68,8 @@ type OrderRule struct {
 	// Zones, when not nil, is used instead: endpoints are ordered by region, and Envoy prefers the
 	// client's zone.
 	Zones *networking.ZoneAwareLoadBalancerSetting
+	// Distribution, when not empty, is used instead of both.
+	Distribution registry.Distribution
 	// Failover says that endpoints get priorities: without outlier detection Envoy would never
 	// leave the first one.
 	Failover bool
@@ -82,6 +84,9 @@ func (p Policy) Order(m *push.Mesh) OrderRule {
 			return OrderRule{}
 		}
 		return OrderRule{Zones: z, Failover: true}
+	}
+	if p.Distribution != "" {
+		return OrderRule{Distribution: p.Distribution, Failover: true}
 	}
 	s := p.Balance.GetLocalityLbSetting()
 	if s == nil {
@@ -102,7 +107,8 @@ func (p Policy) Order(m *push.Mesh) OrderRule {
 // Zones is the setting for zones, which a policy or the mesh sets; nil: localityLbSetting holds.
 // Source: Istio, pilot/pkg/networking/core/loadbalancer, GetEffectiveLbSetting.
 func (p Policy) Zones(m *push.Mesh) *networking.ZoneAwareLoadBalancerSetting {
-	if z := p.Balance.GetZoneAwareLbSetting(); z != nil || p.Balance.GetLocalityLbSetting() != nil {
+	z := p.Balance.GetZoneAwareLbSetting()
+	if z != nil || p.Balance.GetLocalityLbSetting() != nil || p.Distribution != "" {
 		return z
 	}
 	return m.Config.GetZoneAwareLbSetting()
@@ -110,7 +116,12 @@ func (p Policy) Zones(m *push.Mesh) *networking.ZoneAwareLoadBalancerSetting {
 
 // labels are those of failoverPriority.
 func (r OrderRule) labels() []string {
-	if r.Zones != nil {
+	switch {
+	case r.Distribution == registry.PreferSameNode:
+		return []string{registry.NetworkLabel, regionLabel, zoneLabel, subZoneLabel}
+	case r.Distribution != "":
+		return []string{registry.NetworkLabel, regionLabel, zoneLabel}
+	case r.Zones != nil:
 		return r.Zones.FailoverPriority
 	}
 	return r.Setting.GetFailoverPriority()
@@ -118,8 +129,8 @@ func (r OrderRule) labels() []string {
 
 // Weighted says that Envoy has to weigh localities, not only endpoints.
 func (r OrderRule) Weighted() bool {
-	return r.Setting != nil && (len(r.Setting.Distribute) > 0 || len(r.Setting.Failover) > 0 ||
-		len(r.Setting.FailoverPriority) > 0)
+	return r.Distribution != "" || len(r.Setting.GetDistribute())+len(r.Setting.GetFailover())+
+		len(r.Setting.GetFailoverPriority()) > 0
 }
 
 // Ordering is a rule as it holds for one client.
@@ -178,7 +189,7 @@ func (o *Ordering) Priority(ep *registry.Endpoint) int {
 		return p*(farthest+1) + o.regionDistance(ep.Locality.Region)
 	case len(o.labels()) == 0:
 		return o.distance(ep.Locality)
-	case len(o.Setting.Failover) == 0:
+	case len(o.Setting.GetFailover()) == 0:
 		return p
 	}
 	return p*(farthest+1) + o.distance(ep.Locality)

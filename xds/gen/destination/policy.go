@@ -21,6 +21,8 @@ type Policy struct {
 	// Selected says that the rule selects its clients, who may have the secret that Tls names. It is
 	// set only if Tls names one.
 	Selected bool
+	// Distribution is that of the service, if the rule does not say which endpoints are preferred.
+	Distribution registry.Distribution
 	// Proxied begins connections with the PROXY protocol.
 	Proxied *networking.TrafficPolicy_ProxyProtocol
 }
@@ -49,11 +51,14 @@ func PolicyFor(rule *push.DestinationRule, subset *networking.Subset, port uint3
 	return p
 }
 
-// OrMesh returns p with the mesh's settings where p has none.
+// OrDefaults returns p with the settings of a service and of the mesh where p has none.
 // Source: istio.io, MeshConfig.defaultTrafficPolicy.
-func (p Policy) OrMesh(m *push.Mesh) Policy {
+func (p Policy) OrDefaults(s *registry.Service, m *push.Mesh) Policy {
 	defaults := m.Config.GetDefaultTrafficPolicy()
 	p.Pool, p.Outlier = cmp.Or(p.Pool, defaults.GetConnectionPool()), cmp.Or(p.Outlier, defaults.GetOutlierDetection())
+	if p.Balance.GetLocalityLbSetting() == nil && p.Balance.GetZoneAwareLbSetting() == nil {
+		p.Distribution = s.Distribution
+	}
 	return p
 }
 

@@ -77,7 +77,7 @@ func (in assignmentIn) plan() *assignmentLayer {
 	for _, d := range in.destinations.Items() {
 		first := len(p.specs)
 		destination.EachCluster(d, func(port uint32, s *networking.Subset, forwarded bool) {
-			policy := destination.PolicyFor(d.Rule, s, port).OrMesh(in.mesh)
+			policy := destination.PolicyFor(d.Rule, s, port).OrDefaults(d.Service, in.mesh)
 			to := destination.Reach{Service: d.Service, Policy: policy, Router: in.router}
 			if to.Discovery() != destination.ByEDS {
 				return
