@@ -107,6 +107,9 @@ type Facets struct {
 	Type NodeType
 	// Namespace is set only if the proxy's configuration depends on the namespace.
 	Namespace string
+	// Cluster is the proxy's cluster of Kubernetes. It is set only if a service has other virtual IPs
+	// there: node metadata CLUSTER_ID.
+	Cluster string
 	// Sidecar is the Sidecar that applies to the proxy. If it is nil, all visible services are in
 	// scope.
 	Sidecar *SidecarConfig
