@@ -94,7 +94,7 @@ func TestExternal(t *testing.T) {
 		t.Errorf("the chain has %d elements, and not the leaf, the intermediate and both roots", len(chain))
 	}
 	next := NewKey()
-	second, _, err := l.ask(client{cert: first, key: next, csr: l.requestFor(next, webURI)})
+	second, _, err := l.ask(client{cert: first, key: next, name: "a", csr: l.requestFor(next, webURI)})
 	if err != nil {
 		t.Fatal(err)
 	}
