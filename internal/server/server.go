@@ -23,6 +23,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/sdnotify"
 	"github.com/ashore-mesh/ashore/internal/secret"
 	"github.com/ashore-mesh/ashore/internal/settings"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
@@ -58,8 +59,10 @@ type Server struct {
 	exports   []export
 	clusters  map[string]*cluster // by the name of their source
 	proxies   *xds.Server
-	assembler *push.Assembler
-	api       *adminapi.API
+	// connections are those with TLS, set before proxies serves.
+	connections limitedTLS
+	assembler   *push.Assembler
+	api         *adminapi.API
 }
 
 // New opens and builds every part: state, listeners, store, certificate authority, sources,
@@ -152,8 +155,14 @@ func (s *Server) build(ctx context.Context) error {
 		MayDebug: s.inRootNamespace, Replica: settings.MachineName(),
 	}
 	if id != nil {
-		c.Verify, c.Revoked, c.Token = id.verify, id.peers.Revoked, id.issuer.Identify
+		c.Verify, c.Revoked = id.verify, id.peers.Revoked
 		c.Workload, c.Joined = ca.WorkloadName, id.joined
+		c.Token = func(ctx context.Context) (who spiffe.ID, expires time.Time, err error) {
+			if who, expires, err = id.issuer.Identify(ctx); err == nil {
+				err = s.connections.identified(ctx, who)
+			}
+			return who, expires, err
+		}
 		if id.access != nil {
 			c.MayReadSecrets = id.access.MayRead
 		}
