@@ -42,10 +42,10 @@ func (c *Context) Classify(n Node) Facets {
 	default:
 		f.Sidecar = c.sidecars.governing(n, root)
 		f.Namespace = c.facetNamespace(n, f.Sidecar)
-		f.Own, f.SelfDiscovery = c.ownOf(n), n.SelfDiscovery
 		if id := n.metadata("CLUSTER_ID"); c.cache.services().clusters[id] {
-			f.Cluster = id
+			f.Cluster, f.Namespace = id, n.Namespace
 		}
+		f.Own, f.SelfDiscovery = c.ownOf(n), n.SelfDiscovery
 		f.HTTPProxyPort = cmp.Or(n.HTTPProxyPort, uint32(max(0, c.in.Mesh.Config.GetProxyHttpPort())))
 		if n.Interception == None {
 			f.Bind = bindAddress(n.IPs.Items())

@@ -28,8 +28,8 @@ func TestAddressesByCluster(t *testing.T) {
 			n.Metadata = labelLists.Of([]push.Label{{Key: "CLUSTER_ID", Value: cluster}})
 		}
 		f := first.Classify(n)
-		if differs := cluster == "west"; (f.Cluster != "") != differs {
-			t.Errorf("the facets of a proxy in cluster %q have %q", cluster, f.Cluster)
+		if known := cluster == "east" || cluster == "west"; (f.Cluster != "") != known || (f.Namespace != "") != known {
+			t.Errorf("the facets of a proxy in cluster %q have %q and namespace %q", cluster, f.Cluster, f.Namespace)
 		}
 		d, _ := first.Scope(f).Destinations.Get("web.a")
 		if got := d.Service.Addresses[0].String(); got != want {

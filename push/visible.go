@@ -83,7 +83,7 @@ type serviceView struct {
 	in serviceViewIn
 	// namespacesWithOwnView are the namespaces that see a service that other namespaces do not see.
 	namespacesWithOwnView map[string]bool
-	// clusters are those that have their own virtual IPs for a service.
+	// clusters are the clusters of Kubernetes that services are from.
 	clusters map[string]bool
 }
 
@@ -97,6 +97,9 @@ func newServiceView(in serviceViewIn) *serviceView {
 	var before registry.Key
 	for k, s := range in.services.All() {
 		addNamespacesWithOwnView(v.namespacesWithOwnView, v.exportTo(s), k.Namespace)
+		if s.Cluster != "" {
+			v.clusters[s.Cluster] = true
+		}
 		for id := range s.OtherAddresses {
 			v.clusters[id] = true
 		}

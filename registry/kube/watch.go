@@ -2,6 +2,8 @@ package kube
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -10,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -58,8 +61,12 @@ type Object interface {
 	metav1.Object
 }
 
+// errAway makes a reflector list again.
+var errAway = errors.New("the API server was away")
+
 // Watch lists and watches a kind of object until ctx ends. If the API server is unreachable, it
-// retries and reports. Only the first list and a watch that cannot continue list again.
+// retries and reports. It lists at first, after a watch that cannot continue, and after the API
+// server was away.
 func Watch[T Object, L runtime.Object](ctx context.Context, c *Cluster, r Resource[L], h Handler[T]) {
 	WatchAs(ctx, c, r, func(t T) T {
 		if h.Strip != nil {
@@ -94,9 +101,18 @@ func WatchAs[T Object, L runtime.Object, C any](ctx context.Context, c *Cluster,
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = r.Fields
+			lists := o.SendInitialEvents != nil
+			if lists {
+				o.ResourceVersion = "" // the most recent; see below
+			}
 			w, err := r.Client.Watch(ctx, o)
-			if o.SendInitialEvents != nil && (err == nil || apierrors.IsInvalid(err)) {
+			switch {
+			case lists && (err == nil || apierrors.IsInvalid(err)):
 				return w, err // the list is still to come, or is read in pages because it cannot be streamed
+			case !lists && utilnet.IsConnectionRefused(err):
+				// A reflector would go on watching from its version. An API server that lost its data
+				// accepts a version that it has not reached, and sends nothing.
+				return nil, fmt.Errorf("%w: list again: %s", errAway, explain(err))
 			}
 			return w, explain(err)
 		},
