@@ -2,13 +2,13 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -47,12 +47,8 @@ type Handler[T runtime.Object] struct {
 // The pause before the next attempt grows from minPause to maxPause.
 const minPause, maxPause = 500 * time.Millisecond, 10 * time.Second
 
-// errAway makes a reflector list again.
-var errAway = errors.New("the API server was away")
-
 // Watch lists and watches a kind of object until ctx ends. If the API server is unreachable, it
-// retries and reports. It lists at first, after a watch that cannot continue, and after the API
-// server was away.
+// retries and reports. Only the first list and a watch that cannot continue list again.
 func Watch[T runtime.Object, L runtime.Object](ctx context.Context, c *Cluster, r Resource[L], h Handler[T]) {
 	explain := func(err error) error {
 		if ctx.Err() == nil {
@@ -73,16 +69,13 @@ func Watch[T runtime.Object, L runtime.Object](ctx context.Context, c *Cluster, 
 			o.FieldSelector = r.Fields
 			lists := o.SendInitialEvents != nil
 			if lists {
-				o.ResourceVersion = "" // the most recent; see below
+				o.ResourceVersion = "" // the newest: the data may have been lost
+			} else if err := r.continues(ctx, o.ResourceVersion); err != nil {
+				return nil, explain(err)
 			}
 			w, err := r.Client.Watch(ctx, o)
-			switch {
-			case lists && err == nil:
+			if lists && err == nil {
 				return w, nil // the list is still to come
-			case !lists && utilnet.IsConnectionRefused(err):
-				// A reflector would go on watching from its version. An API server that lost its data
-				// accepts a version that it has not reached, and sends nothing.
-				return nil, fmt.Errorf("%w: list again: %s", errAway, explain(err))
 			}
 			return w, explain(err)
 		},
@@ -92,6 +85,24 @@ func Watch[T runtime.Object, L runtime.Object](ctx context.Context, c *Cluster, 
 		cache.ReflectorOptions{Name: r.Name, Backoff: &wait.Backoff{
 			Duration: minPause, Factor: 2, Jitter: 0.2, Steps: 10, Cap: maxPause,
 		}}).RunWithContext(ctx)
+}
+
+// continues returns an error if a watch cannot continue at a version. An API server that lost its data
+// accepts a version that it has not reached, and sends nothing.
+func (r Resource[L]) continues(ctx context.Context, version string) error {
+	list, err := r.Client.List(ctx, metav1.ListOptions{FieldSelector: r.Fields, Limit: 1})
+	if err != nil {
+		return err
+	}
+	at, err := meta.ListAccessor(list)
+	if err != nil {
+		return err
+	}
+	order, err := resourceversion.CompareResourceVersion(at.GetResourceVersion(), version)
+	if err == nil && order < 0 {
+		err = fmt.Errorf("the cluster has lost data: it is at version %s, and was at %s", at.GetResourceVersion(), version)
+	}
+	return err
 }
 
 // store passes what a reflector would store to a Handler.
