@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -59,7 +61,7 @@ type Object interface {
 }
 
 // Watch lists and watches a kind of object until ctx ends. If the API server is unreachable, it
-// retries and reports. Only the first list and a watch that cannot continue list again.
+// retries and reports. It lists at first, and when a watch cannot continue.
 func Watch[T Object, L runtime.Object](ctx context.Context, c *Cluster, r Resource[L], h Handler[T]) {
 	WatchAs(ctx, c, r, func(t T) T {
 		if h.Strip != nil {
@@ -94,8 +96,14 @@ func WatchAs[T Object, L runtime.Object, C any](ctx context.Context, c *Cluster,
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = r.Fields
+			lists := o.SendInitialEvents != nil
+			if lists {
+				o.ResourceVersion = "" // the newest: the data may have been lost
+			} else if err := r.continues(ctx, o.ResourceVersion); err != nil {
+				return nil, explain(err)
+			}
 			w, err := r.Client.Watch(ctx, o)
-			if o.SendInitialEvents != nil && (err == nil || apierrors.IsInvalid(err)) {
+			if lists && (err == nil || apierrors.IsInvalid(err)) {
 				return w, err // the list is still to come, or is read in pages because it cannot be streamed
 			}
 			return w, explain(err)
@@ -108,6 +116,24 @@ func WatchAs[T Object, L runtime.Object, C any](ctx context.Context, c *Cluster,
 		}})
 	reflector.WatchListPageSize = pageSize
 	reflector.RunWithContext(ctx)
+}
+
+// continues returns an error if a watch cannot continue at a version. An API server that lost its data
+// accepts a version that it has not reached, and sends nothing.
+func (r Resource[L]) continues(ctx context.Context, version string) error {
+	list, err := r.Client.List(ctx, metav1.ListOptions{FieldSelector: r.Fields, Limit: 1})
+	if err != nil {
+		return err
+	}
+	at, err := meta.ListAccessor(list)
+	if err != nil {
+		return err
+	}
+	order, err := resourceversion.CompareResourceVersion(at.GetResourceVersion(), version)
+	if err == nil && order < 0 {
+		err = fmt.Errorf("the cluster has lost data: it is at version %s, and was at %s", at.GetResourceVersion(), version)
+	}
+	return err
 }
 
 // store converts what a reflector would store, and passes it to a Handler.
