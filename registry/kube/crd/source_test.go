@@ -3,8 +3,10 @@ package crd
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 func TestSource(t *testing.T) {
@@ -125,4 +127,27 @@ func TestUninstalled(t *testing.T) {
 	clear(c.served)
 	c.mu.Unlock()
 	want(t, out, "Gateway edge/a")
+}
+
+// After a restart, objects of a kind that may not be read stay, also if that began long ago.
+func TestForbiddenKindRestart(t *testing.T) {
+	t.Parallel()
+	c := newFakeCluster(t, config.Gateway, config.Sidecar)
+	c.create(gateway("a", 1, 80))
+	c.fail("list gateways", forbidden("gateways"))
+	info, _ := config.Info(config.Gateway)
+	_, known := convert("kubernetes:east", info, gateway("a", 1, 80))
+	m := feed.NewMerger(feed.Config[config.Key, *config.Object]{Settle: 2 * time.Second,
+		KeyOf: func(o *config.Object) config.Key { return o.Key }}, []feed.SourceConfig{{Name: "kubernetes:east"}})
+	now := time.Now()
+	unreadable := update{Group: "gateways.networking.istio.io", Unreadable: true}
+	m.Apply(batch{Source: "kubernetes:east", Updates: []update{known, unreadable}}, now.Add(-time.Hour))
+	out := c.run(New(Config{Cluster: c.kube}))
+	for range 2 {
+		m.Apply(<-out, now)
+	}
+	m.Expire(now.Add(time.Minute))
+	if len(m.Items(known.Items[0].Key)) == 0 {
+		t.Error("the Gateway is removed")
+	}
 }
