@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -12,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -61,12 +60,8 @@ type Object interface {
 	metav1.Object
 }
 
-// errAway makes a reflector list again.
-var errAway = errors.New("the API server was away")
-
 // Watch lists and watches a kind of object until ctx ends. If the API server is unreachable, it
-// retries and reports. It lists at first, after a watch that cannot continue, and after the API
-// server was away.
+// retries and reports. It lists at first, and when a watch cannot continue.
 func Watch[T Object, L runtime.Object](ctx context.Context, c *Cluster, r Resource[L], h Handler[T]) {
 	WatchAs(ctx, c, r, func(t T) T {
 		if h.Strip != nil {
@@ -87,6 +82,7 @@ func WatchAs[T Object, L runtime.Object, C any](ctx context.Context, c *Cluster,
 		return err
 	}
 	s := &store[T, C]{convert, h}
+	listed := false // the watch that follows continues at the list
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = r.Fields
@@ -97,22 +93,23 @@ func WatchAs[T Object, L runtime.Object, C any](ctx context.Context, c *Cluster,
 			if err != nil {
 				return nil, explain(err)
 			}
+			listed = true
 			return s.page(list) // Replace reports it
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = r.Fields
 			lists := o.SendInitialEvents != nil
 			if lists {
-				o.ResourceVersion = "" // the most recent; see below
+				o.ResourceVersion = "" // the newest: the data may have been lost
+			} else if !listed {
+				if err := r.continues(ctx, o.ResourceVersion); err != nil {
+					return nil, explain(err)
+				}
 			}
+			listed = false
 			w, err := r.Client.Watch(ctx, o)
-			switch {
-			case lists && (err == nil || apierrors.IsInvalid(err)):
+			if lists && (err == nil || apierrors.IsInvalid(err)) {
 				return w, err // the list is still to come, or is read in pages because it cannot be streamed
-			case !lists && utilnet.IsConnectionRefused(err):
-				// A reflector would go on watching from its version. An API server that lost its data
-				// accepts a version that it has not reached, and sends nothing.
-				return nil, fmt.Errorf("%w: list again: %s", errAway, explain(err))
 			}
 			return w, explain(err)
 		},
@@ -124,6 +121,24 @@ func WatchAs[T Object, L runtime.Object, C any](ctx context.Context, c *Cluster,
 		}})
 	reflector.WatchListPageSize = pageSize
 	reflector.RunWithContext(ctx)
+}
+
+// continues returns an error if a watch cannot continue at a version. An API server that lost its data
+// accepts a version that it has not reached, and sends nothing.
+func (r Resource[L]) continues(ctx context.Context, version string) error {
+	list, err := r.Client.List(ctx, metav1.ListOptions{FieldSelector: r.Fields, Limit: 1})
+	if err != nil {
+		return err
+	}
+	at, err := meta.ListAccessor(list)
+	if err != nil {
+		return err
+	}
+	order, err := resourceversion.CompareResourceVersion(at.GetResourceVersion(), version)
+	if err == nil && order < 0 {
+		err = fmt.Errorf("the cluster has lost data: it is at version %s, and was at %s", at.GetResourceVersion(), version)
+	}
+	return err
 }
 
 // store converts what a reflector would store, and passes it to a Handler.
