@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ecdsa"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"net"
@@ -37,7 +38,7 @@ type authorityServer struct {
 }
 
 // startAuthority serves until the test ends.
-func startAuthority(t *testing.T, address string) *authorityServer {
+func startAuthority(t *testing.T, address string, edit ...func(*ca.ServerConfig)) *authorityServer {
 	t.Helper()
 	ctx := context.Background()
 	a := &authorityServer{issuer: ca.NewKey()}
@@ -58,8 +59,12 @@ func startAuthority(t *testing.T, address string) *authorityServer {
 		t.Fatal(err)
 	}
 	peers := ca.NewPeerVerifier(a.manager.Bundle, a.ledger)
-	s := ca.NewServer(ca.ServerConfig{Signer: a.manager.Signer, Bundle: a.manager.Bundle, Ledger: a.ledger,
-		Now: now, JWT: a.attestor(t), Peers: peers})
+	c := ca.ServerConfig{Signer: a.manager.Signer, Bundle: a.manager.Bundle, Ledger: a.ledger,
+		Now: now, JWT: a.attestor(t), Peers: peers}
+	for _, f := range edit {
+		f(&c)
+	}
+	s := ca.NewServer(c)
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -253,5 +258,39 @@ func TestServiceAccountToken(t *testing.T) {
 	write(roots, ca.NewBundle(newMesh(t, "cluster.local").root.Cert).PEM())
 	if _, err := Join(t.Context(), c); err == nil || !strings.Contains(err.Error(), "does not lead to a root") {
 		t.Errorf("a control plane of another mesh: %v", err)
+	}
+}
+
+// external signs requests outside of the control plane, below its root.
+type external struct{ signer func() *ca.Signer }
+
+func (e external) Sign(_ context.Context, request []byte, validity time.Duration) ([]byte, error) {
+	r, err := ca.ParseRequest(request)
+	if err != nil {
+		return nil, err
+	}
+	leaf, err := ca.Issue(e.signer(), ca.Grant{ID: web(), Key: r.Key, Validity: validity}, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return ca.EncodeCertificates(append([]*x509.Certificate{leaf}, e.signer().Intermediates...)...), nil
+}
+
+// Where a signer outside of the control plane signs, a machine joins and renews too: its requests then
+// have its identity.
+func TestExternalSigner(t *testing.T) {
+	t.Parallel()
+	a := startAuthority(t, "127.0.15.32:0", func(c *ca.ServerConfig) { c.External = external{c.Signer} })
+	c := a.machine(t, "web-1", a.token(t))
+	r, err := Join(t.Context(), c)
+	if err != nil || r.Identity.ID != web() {
+		t.Fatalf("joined as %+v, error %v", r, err)
+	}
+	k, err := NewCertManager(CertManagerConfig{Dir: c.Settings.State, Addresses: []string{a.addr}, Name: "web-1", Log: testlog.New(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.renew(t.Context()); err != nil || k.Identity().Serial() == r.Identity.Serial() {
+		t.Errorf("renewal: %v", err)
 	}
 }

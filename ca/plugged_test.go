@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -137,7 +138,7 @@ func TestReadPlugged(t *testing.T) {
 					signer.Root.Subject)
 			}
 			p := plugged{config: &ManagerConfig{}, signer: signer, bundle: bundle}
-			if got := strings.Join(p.expiring(noon), "\n"); (tc.warning == "") != (got == "") ||
+			if got := strings.Join(expiring(slices.Concat(p.signer.Intermediates, p.bundle.Roots), p.config.Plugged, noon), "\n"); (tc.warning == "") != (got == "") ||
 				!strings.Contains(got, tc.warning) {
 				t.Errorf("warnings %q, want %q", got, tc.warning)
 			}

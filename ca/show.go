@@ -44,6 +44,9 @@ func (m *Manager) show(ctx context.Context) (admin.Authority, error) {
 		s.Roots = append(s.Roots, root)
 	}
 	m.authority.show(&s, dependents, now)
+	if m.signers.has != nil {
+		s.Problems = append(s.Problems, expiring(m.signers.has.Roots, m.signers.file, now)...)
+	}
 	s.Problems = append(s.Problems, untrusted(dependents, v.bundle, now)...)
 	if m.trouble != "" {
 		s.Problems = append(s.Problems, m.trouble)

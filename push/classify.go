@@ -42,6 +42,9 @@ func (c *Context) Classify(n Node) Facets {
 	default:
 		f.Sidecar = c.sidecars.governing(n, root)
 		f.Namespace = c.facetNamespace(n, f.Sidecar)
+		if id := n.metadata("CLUSTER_ID"); c.cache.services().clusters[id] {
+			f.Cluster, f.Namespace = id, n.Namespace
+		}
 		f.Own, f.SelfDiscovery = c.ownOf(n), n.SelfDiscovery
 		f.HTTPProxyPort = cmp.Or(n.HTTPProxyPort, uint32(max(0, c.in.Mesh.Config.GetProxyHttpPort())))
 		if n.Interception == None {

@@ -123,14 +123,20 @@ func (c *Context) findNetworkGateways() *intern.List[networkGateway] {
 	return c.tables.gateways.Of(slices.Compact(out))
 }
 
-// addressesOf returns the healthy endpoints at a port of the service with a host. If the service does
-// not have the port, it is that of the endpoints.
+// addressesOf returns the external addresses of the service with a host, or else its healthy
+// endpoints at a port. If the service does not have the port, it is that of the endpoints.
 func (c *Context) addressesOf(host string, number uint32) (out []netip.AddrPort) {
 	for key, s := range c.in.Services.From(registry.Key{Host: host}) {
 		if key.Host != host {
 			break
 		}
+		for _, a := range s.ExternalAddresses {
+			out = append(out, netip.AddrPortFrom(a, uint16(number)))
+		}
 		endpoints := c.in.Endpoints.At(key)
+		if len(s.ExternalAddresses) > 0 {
+			endpoints = nil // other networks do not reach them
+		}
 		for i := range endpoints.All() {
 			ep, port := &endpoints.Items[i], number
 			if p, ok := s.Port(number); ok {

@@ -2,6 +2,7 @@ package push_test
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -99,6 +100,14 @@ func TestNetworkGateways(t *testing.T) {
 	c = push.Build(c, e.in)
 	if got, _ := scope(v4).NetworkGateways.To("south"); len(got) != 2 || got[0].String() != "10.0.0.7:90" {
 		t.Errorf("gateways %v after their service has another endpoint, want 10.0.0.7:90 first", got)
+	}
+	key := registry.Key{Host: "gw.example.com", Namespace: "a"}
+	balanced := *e.in.Services.At(key)
+	balanced.ExternalAddresses = []netip.Addr{netip.MustParseAddr("192.0.2.9")}
+	e.in.Services = e.in.Services.With(key, &balanced)
+	c = push.Build(c, e.in)
+	if got, _ := scope(v4).NetworkGateways.To("south"); len(got) != 2 || got[0].String() != "192.0.2.9:80" {
+		t.Errorf("gateways %v after their service has a load balancer, want that", got)
 	}
 }
 

@@ -107,6 +107,9 @@ type Facets struct {
 	Type NodeType
 	// Namespace is set only if the proxy's configuration depends on the namespace.
 	Namespace string
+	// Cluster is the proxy's cluster of Kubernetes, if services are from there: node metadata
+	// CLUSTER_ID. Its clients use the virtual IPs of the cluster, and names without a namespace.
+	Cluster string
 	// Sidecar is the Sidecar that applies to the proxy. If it is nil, all visible services are in
 	// scope.
 	Sidecar *SidecarConfig

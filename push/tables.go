@@ -42,6 +42,7 @@ type tables struct {
 	ruleView     *memo.Func[ruleViewIn, ruleView]
 	serverView   *memo.Func[serverViewIn, serverView]
 	visible      *memo.Func[visibleIn, visible]
+	local        *memo.Func[localIn, registry.Service]
 	view         *memo.Func[viewIn, view]
 	identityView *memo.Func[identityViewIn, view]
 	scope        *memo.Func[Scope, Scope]
@@ -71,6 +72,7 @@ func newTables() *tables {
 		ruleView:     memo.New(newRuleView),
 		serverView:   memo.New(newServerView),
 		visible:      memo.New(newVisible),
+		local:        memo.New(func(in localIn) *registry.Service { return in.service.In(in.cluster) }),
 		view:         memo.New(newView),
 		identityView: memo.New(newIdentityView),
 		scope:        memo.New(pointer[Scope]),

@@ -49,6 +49,7 @@ type viewIn struct {
 	selected  *intern.List[*config.Object] // Facets.Rules
 	typ       NodeType
 	namespace string
+	cluster   string
 	sidecar   *SidecarConfig
 	gateways  *intern.List[GatewayServer]
 	// providers lists the extension providers that the proxy may call.
@@ -105,7 +106,7 @@ func (c *Context) viewOf(f Facets) *view {
 	c.cache.used.Store(true)
 	in := viewIn{
 		tables: c.tables, mesh: c.in.Mesh, services: c.cache.services(), routes: c.cache.routes(), rules: c.cache.rules(),
-		selected: f.Rules, typ: f.Type, namespace: f.Namespace, sidecar: f.Sidecar, gateways: f.Gateways,
+		selected: f.Rules, typ: f.Type, namespace: f.Namespace, cluster: f.Cluster, sidecar: f.Sidecar, gateways: f.Gateways,
 		providers: c.providersFor(f),
 	}
 	v := keep(&c.cache.views, c.tables.view, in)
@@ -126,7 +127,7 @@ func keep[In comparable, Out any](results *sync.Map, f *memo.Func[In, Out], in I
 }
 
 func newView(in viewIn) *view {
-	all := in.tables.visible.Get(visibleIn{in.tables, in.services, in.namespace})
+	all := in.tables.visible.Get(visibleIn{in.tables, in.services, in.namespace, in.cluster})
 	var (
 		egress []*Egress
 		called []*registry.Service
@@ -227,13 +228,24 @@ type visible struct {
 }
 
 type visibleIn struct {
-	tables    *tables
-	services  *serviceView
-	namespace string
+	tables             *tables
+	services           *serviceView
+	namespace, cluster string
+}
+
+// localIn is a service, and a cluster for which it has other virtual IPs.
+type localIn struct {
+	service *registry.Service
+	cluster string
 }
 
 func newVisible(in visibleIn) *visible {
 	services := in.services.visible(in.namespace)
+	for i, s := range services {
+		if s.OtherAddresses[in.cluster] != nil {
+			services[i] = in.tables.local.Get(localIn{s, in.cluster})
+		}
+	}
 	v := &visible{list: in.tables.services.Of(services), byHost: make(map[string]*registry.Service, len(services))}
 	for _, s := range services {
 		v.byHost[s.Host] = s

@@ -83,6 +83,8 @@ type serviceView struct {
 	in serviceViewIn
 	// namespacesWithOwnView are the namespaces that see a service that other namespaces do not see.
 	namespacesWithOwnView map[string]bool
+	// clusters are the clusters of Kubernetes that services are from.
+	clusters map[string]bool
 }
 
 type serviceViewIn struct {
@@ -91,10 +93,16 @@ type serviceViewIn struct {
 }
 
 func newServiceView(in serviceViewIn) *serviceView {
-	v := &serviceView{in: in, namespacesWithOwnView: map[string]bool{}}
+	v := &serviceView{in: in, namespacesWithOwnView: map[string]bool{}, clusters: map[string]bool{}}
 	var before registry.Key
 	for k, s := range in.services.All() {
 		addNamespacesWithOwnView(v.namespacesWithOwnView, v.exportTo(s), k.Namespace)
+		if s.Cluster != "" {
+			v.clusters[s.Cluster] = true
+		}
+		for id := range s.OtherAddresses {
+			v.clusters[id] = true
+		}
 		if k.Host == before.Host && before.Namespace != "" {
 			// One host in two namespaces: each prefers its own service.
 			v.namespacesWithOwnView[before.Namespace], v.namespacesWithOwnView[k.Namespace] = true, true

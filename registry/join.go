@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -115,12 +116,30 @@ func (c JoinConfig) join(parts []Part) Joined {
 		out.Parts[0].Used = out.Endpoints.Len()
 		return out
 	}
-	if ports := unitedPorts(parts); len(ports) > len(out.Service.Ports) {
-		s := *out.Service
-		s.Ports = ports
+	s := *out.Service
+	s.Ports, s.OtherAddresses = unitedPorts(parts), otherAddresses(parts)
+	if len(s.Ports) > len(out.Service.Ports) || s.OtherAddresses != nil {
 		out.Service = &s
 	}
 	c.uniteEndpoints(&out)
+	return out
+}
+
+// otherAddresses returns the virtual IPs in other clusters than that of the first part. Nil if there
+// are none, or if those of the first part are valid everywhere.
+func otherAddresses(parts []Part) (out map[string][]netip.Prefix) {
+	first := parts[0].Service
+	for _, p := range parts[1:] {
+		s := p.Service
+		_, known := out[s.Cluster]
+		if first.Cluster == "" || s.Cluster == "" || s.Cluster == first.Cluster || len(s.Addresses) == 0 || known {
+			continue
+		}
+		if out == nil {
+			out = map[string][]netip.Prefix{}
+		}
+		out[s.Cluster] = s.Addresses
+	}
 	return out
 }
 
@@ -319,7 +338,8 @@ func Differences(s, other *Service) (out []Difference) {
 	if s.External != other.External {
 		add("location", "is %s, not %s", other.location(), s.location())
 	}
-	if len(s.Addresses) > 0 && len(other.Addresses) > 0 && !slices.Equal(s.Addresses, other.Addresses) {
+	if s.Cluster == other.Cluster && len(s.Addresses) > 0 && len(other.Addresses) > 0 &&
+		!slices.Equal(s.Addresses, other.Addresses) {
 		add("addresses", "are %v, not %v", other.Addresses, s.Addresses)
 	}
 	for _, p := range other.Ports {

@@ -228,6 +228,34 @@ func TestJoinOptions(t *testing.T) {
 	}
 }
 
+// A service of two clusters has the virtual IPs of both, which do not contradict one another.
+func TestJoinClusters(t *testing.T) {
+	t.Parallel()
+	in := func(cluster, address string) func(*Service) {
+		return func(s *Service) {
+			s.Cluster, s.Addresses = cluster, []netip.Prefix{netip.MustParsePrefix(address)}
+		}
+	}
+	parts := []Part{
+		known("east", "http:80", "10.0.0.1", in("east", "10.96.0.1/32")),
+		known("west", "http:80", "10.0.0.2", in("west", "10.96.0.2/32")),
+		known("west-again", "http:80", "", in("west", "10.96.0.3/32")),
+	}
+	joined := JoinConfig{}.Join(parts)
+	if p := joined[0].Problems(); len(p) > 0 {
+		t.Errorf("got problems %v", p)
+	}
+	for cluster, want := range map[string]string{"east": "10.96.0.1/32", "west": "10.96.0.2/32", "": "10.96.0.1/32"} {
+		if got := joined[0].Service.In(cluster).Addresses; len(got) != 1 || got[0].String() != want {
+			t.Errorf("in cluster %q the addresses are %v, want %s", cluster, got, want)
+		}
+	}
+	everywhere := JoinConfig{}.Join(append([]Part{known("consul", "http:80", "", in("", "10.9.0.1/32"))}, parts...))
+	if got := everywhere[0].Service.In("west").Addresses[0].String(); got != "10.9.0.1/32" {
+		t.Errorf("the address that is valid everywhere is not used in a cluster, but %s", got)
+	}
+}
+
 func TestJoinProblems(t *testing.T) {
 	t.Parallel()
 	prefix := func(s string) func(*Service) {

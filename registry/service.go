@@ -106,6 +106,15 @@ type Service struct {
 	Key
 	// Addresses lists the declared virtual IPs, single addresses or prefixes. May be empty.
 	Addresses []netip.Prefix
+	// Cluster is the ID of the cluster of Kubernetes that has Addresses. Empty means that they are
+	// valid everywhere.
+	Cluster string `json:",omitempty"`
+	// OtherAddresses holds the virtual IPs of the service in other clusters, by their ID. Sources leave
+	// it empty.
+	OtherAddresses map[string][]netip.Prefix `json:",omitempty"`
+	// ExternalAddresses lists addresses at which other networks reach the ports of the service, such
+	// as those of a load balancer. May be empty.
+	ExternalAddresses []netip.Addr `json:",omitempty"`
 	// AutoAddress means that virtual IPs are allocated if Addresses is empty. See WantsAddress.
 	AutoAddress bool `json:",omitempty"`
 	// AutoAddresses lists the allocated virtual IPs, for proxies that capture DNS. Sources leave it
@@ -181,6 +190,17 @@ func (s *Service) WantsAddress() bool {
 func (s *Service) WithVIP(v VIP) *Service {
 	out := *s
 	out.AutoAddresses = []netip.Addr{v.IPv4, v.IPv6}
+	return &out
+}
+
+// In returns the service as the workloads of a cluster see it: with the virtual IPs that it has there.
+func (s *Service) In(cluster string) *Service {
+	addresses := s.OtherAddresses[cluster]
+	if len(addresses) == 0 {
+		return s
+	}
+	out := *s
+	out.Addresses = addresses
 	return &out
 }
 

@@ -153,7 +153,7 @@ func (m *mesh) pod(p pod) object {
 	out := m.aPod
 	name(&out, m.shape.Namespace(p.service), p.name())
 	out.Labels = with(out.Labels, "app", serviceName(p.service))
-	out.Labels = with(out.Labels, "version", fmt.Sprintf("v%d", p.endpoint%2+1))
+	out.Labels = with(out.Labels, "version", fmt.Sprintf("v%d", p.service%2+1))
 	out.OwnerReferences = slices.Clone(out.OwnerReferences)
 	out.OwnerReferences[0].Name = serviceName(p.service) + "-6b7f9c8d5"
 	out.Spec.NodeName = p.node()

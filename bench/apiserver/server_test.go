@@ -40,7 +40,7 @@ func connect(t *testing.T, streams bool) (*Server, *kube.Cluster) {
 
 // follow watches a kind until the test ends. The channel receives what the objects and events are in
 // the words of describe.
-func follow[T runtime.Object, L runtime.Object](t *testing.T, c *kube.Cluster, r kube.Resource[L],
+func follow[T kube.Object, L runtime.Object](t *testing.T, c *kube.Cluster, r kube.Resource[L],
 	describe func(T) string) <-chan string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -61,7 +61,7 @@ func follow[T runtime.Object, L runtime.Object](t *testing.T, c *kube.Cluster, r
 			Set: event("set"), Delete: event("deleted"),
 			Report: func(err error) {
 				if err != nil {
-					t.Log(err)
+					t.Error(err)
 				}
 			},
 		})

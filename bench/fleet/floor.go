@@ -19,8 +19,9 @@ import (
 // Floor sends a Recording to everyone, and for a changed file the bytes that the change must cost
 // at least. Delta only.
 type Floor struct {
-	rec       *Recording // set once
-	authority *Authority // set once; nil: without TLS
+	rec         *Recording          // set once
+	assignments map[string][][]byte // set once; by host
+	authority   *Authority          // set once; nil: without TLS
 
 	mu  sync.Mutex
 	out map[chan []byte]struct{} // guarded by mu; one channel a stream
@@ -29,7 +30,13 @@ type Floor struct {
 // NewFloor makes a floor of rec that speaks mutual TLS with certificates of the authority, unless
 // that is nil.
 func NewFloor(rec *Recording, a *Authority) *Floor {
-	return &Floor{rec: rec, authority: a, out: map[chan []byte]struct{}{}}
+	f := &Floor{rec: rec, assignments: map[string][][]byte{}, authority: a, out: map[chan []byte]struct{}{}}
+	for _, d := range rec.resources(EDS) {
+		name := string(bytesField(d, 3))
+		host := name[strings.LastIndexByte(name, '|')+1:]
+		f.assignments[host] = append(f.assignments[host], d)
+	}
+	return f
 }
 
 // Run serves on l and watches dir, which holds the files of the recorded mesh, until ctx ends.
@@ -149,12 +156,12 @@ func (f *Floor) changed(name, body string) []byte {
 	var i int
 	switch _, err := fmt.Sscanf(name, "svc%d.yaml", &i); {
 	case strings.HasPrefix(name, "policy"):
-		return f.rec.changed(ecdsType, marker, firstPolicy)
+		return change(ecdsType, marker, f.rec.resources(ecdsType), firstPolicy)
 	case strings.HasPrefix(name, "route"):
-		return f.rec.changed(rdsType, marker, "")
+		return change(rdsType, marker, f.rec.resources(rdsType), "")
 	case err != nil || marker == "":
 		return nil
 	}
-	host := "|" + f.rec.shape.Host(i) // the marker is the address of an endpoint of version v1
-	return f.rec.changed(EDS, marker, "|"+host, "|v1"+host)
+	host := f.rec.shape.Host(i) // the marker is the address of an endpoint of version v1
+	return change(EDS, marker, f.assignments[host], "||"+host, "|v1|"+host)
 }

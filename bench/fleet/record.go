@@ -62,17 +62,27 @@ func (r *Recording) fill(st grpc.ClientStream) error {
 	return nil
 }
 
-// changed is the least response that a change can cost: the recorded resources of a type that
-// contain one of some texts, and the marker of the change, as the name of a removed resource, which
-// simulated proxies ignore.
-func (r *Recording) changed(typeURL, marker string, texts ...string) []byte {
-	var out []byte
+// resources are the recorded resources of a type.
+func (r *Recording) resources(typeURL string) (out [][]byte) {
 	fields(r.first[typeURL], func(num protowire.Number, d []byte) {
-		contains := func(text string) bool { return bytes.Contains(d, []byte(text)) }
-		if num == 2 && slices.ContainsFunc(texts, contains) {
-			out = appendField(out, 2, d) // resources
+		if num == 2 {
+			out = append(out, d)
 		}
 	})
+	return out
+}
+
+// change is the least response that a change can cost: those of some resources that contain one of
+// some texts, and the marker of the change, as the name of a removed resource, which simulated
+// proxies ignore.
+func change(typeURL, marker string, resources [][]byte, texts ...string) []byte {
+	var out []byte
+	for _, d := range resources {
+		contains := func(text string) bool { return bytes.Contains(d, []byte(text)) }
+		if slices.ContainsFunc(texts, contains) {
+			out = appendField(out, 2, d) // resources
+		}
+	}
 	out = appendField(out, 4, []byte(typeURL))
 	out = appendField(out, 5, []byte("n")) // nonce
 	return appendField(out, 6, []byte(marker))

@@ -22,11 +22,16 @@ type Store interface {
 // Writer saves the groups of a Merger in the background.
 type Writer[T any] struct{ behind *writebehind.Writer }
 
+// savedAtOnce is how many groups are encoded at once. All groups of a large source would need more
+// memory in JSON than in use.
+const savedAtOnce = 500
+
 // NewWriter returns a Writer for a set of a store. Call its Run. Items are encoded as JSON, in
 // another goroutine.
 func NewWriter[T any](store Store, set string, log hclog.Logger) *Writer[T] {
 	save := func(ctx context.Context, content map[string][]byte) error { return store.SaveGroups(ctx, set, content) }
-	return &Writer[T]{writebehind.New(writebehind.Config{Save: save, What: "last known good " + set, Log: log})}
+	return &Writer[T]{writebehind.New(writebehind.Config{Save: save, What: "last known good " + set, Log: log,
+		Part: savedAtOnce})}
 }
 
 // Run saves groups until ctx ends. Then it saves what is pending and returns.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -25,7 +26,7 @@ const (
 	// connects at once.
 	maxUnauthenticated, maxFromSource = 8192, 1024
 	// unauthenticatedTime is how long a connection without a workload's certificate stays open
-	// after the handshake. A machine that joins needs some milliseconds.
+	// after the handshake, unless a stream has a token. A machine that joins needs some milliseconds.
 	unauthenticatedTime = 30 * time.Second
 	// workloadConnections limits the connections of one workload, and its streams on all of them.
 	workloadConnections = 16
@@ -47,7 +48,7 @@ func collectUnauthenticated(l *connlimit.Listener) func(emitFunc) {
 }
 
 // limitedTLS is TLS that limits the connections of each workload, and the memory of their
-// incomplete requests. Safe for concurrent use; all fields are immutable.
+// incomplete requests. Safe for concurrent use; all fields but the connections are immutable.
 type limitedTLS struct {
 	credentials.TransportCredentials
 	// verify returns the identity of a certificate chain.
@@ -55,6 +56,8 @@ type limitedTLS struct {
 	limiter *connlimit.Limiter[*unfinished.Budget]
 	refused *prometheus.CounterVec
 	log     *ratelimit.Logger
+	// unauthenticated are the connections without a certificate: *unauthenticated by remote address.
+	unauthenticated *sync.Map
 }
 
 // Reasons of refusals, for the metric.
@@ -66,7 +69,7 @@ func newLimitedTLS(tls credentials.TransportCredentials, perWorkload int,
 	verify func([]*x509.Certificate, time.Time) (spiffe.ID, error), r prometheus.Registerer,
 	log hclog.Logger) (limitedTLS, error) {
 	budget := func() *unfinished.Budget { return unfinished.NewBudget(unfinishedBytes) }
-	t := limitedTLS{TransportCredentials: tls, verify: verify, log: ratelimit.NewLogger(log),
+	t := limitedTLS{TransportCredentials: tls, verify: verify, log: ratelimit.NewLogger(log), unauthenticated: &sync.Map{},
 		limiter: connlimit.NewLimiter(math.MaxInt, perWorkload, budget),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ashore_connections_refused_total",
 			Help: "Connections refused or closed because their workload exceeded a limit."}, []string{"reason"})}
@@ -85,9 +88,24 @@ func (t limitedTLS) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 	}
 	id, workload, authenticated := t.authenticate(info)
 	if !authenticated {
-		conn = closeAfter(conn, unauthenticatedTime)
-		return unfinished.NewConn(conn, unfinished.NewBudget(unauthenticatedBytes), func() {}), info, nil
+		return t.await(raw, conn), info, nil
 	}
+	m, err := t.enter(id, workload, raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	return unfinished.NewConn(connlimit.NewConn(conn, m.leave), m.budget, m.exceeded), info, nil
+}
+
+// membership is the place of a connection among those of its workload.
+type membership struct {
+	budget   *unfinished.Budget
+	leave    func() // called when the connection is closed
+	exceeded func() // called when it is closed because of the budget
+}
+
+// enter counts a connection as one of a workload. Errors: it has too many.
+func (t limitedTLS) enter(id spiffe.ID, workload string, raw net.Conn) (membership, error) {
 	source := connlimit.Source(raw.RemoteAddr().String())
 	key := xds.QuotaKey(id, workload, source)
 	refuse := func(reason string, err error) {
@@ -99,13 +117,12 @@ func (t limitedTLS) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 	if !ok {
 		err := errors.New("this workload has too many connections")
 		refuse(tooManyConnections, err)
-		return nil, nil, err
+		return membership{}, err
 	}
 	if l, ok := raw.(*connlimit.Conn); ok {
 		l.Leave()
 	}
-	exceeded := func() { refuse(tooMuchUnfinished, unfinished.ErrTooMuch) }
-	return unfinished.NewConn(connlimit.NewConn(conn, leave), budget, exceeded), info, nil
+	return membership{budget, leave, func() { refuse(tooMuchUnfinished, unfinished.ErrTooMuch) }}, nil
 }
 
 // authenticate returns the identity and the name of the workload of a connection; false if its
@@ -124,10 +141,4 @@ func (t limitedTLS) authenticate(info credentials.AuthInfo) (id spiffe.ID, workl
 func (t limitedTLS) Clone() credentials.TransportCredentials {
 	t.TransportCredentials = t.TransportCredentials.Clone()
 	return t
-}
-
-// closeAfter closes a connection after d, unless it is closed before.
-func closeAfter(conn net.Conn, d time.Duration) net.Conn {
-	timer := time.AfterFunc(d, func() { _ = conn.Close() }) // its server notices
-	return connlimit.NewConn(conn, func() { timer.Stop() })
 }

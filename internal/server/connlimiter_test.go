@@ -7,12 +7,9 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
-	"io"
 	"math/big"
 	"net"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,34 +24,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
-
-// closeAfter closes a connection that is not closed before.
-func TestCloseAfter(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		one, other := net.Pipe()
-		conn := closeAfter(one, time.Minute)
-		read := make(chan error, 1)
-		go func() {
-			_, err := other.Read(make([]byte, 1))
-			read <- err
-		}()
-		time.Sleep(time.Minute - time.Second)
-		synctest.Wait()
-		select {
-		case err := <-read:
-			t.Errorf("closed too early: %v", err)
-		default:
-		}
-		time.Sleep(2 * time.Second)
-		if err := <-read; !errors.Is(err, io.EOF) {
-			t.Errorf("read: %v", err)
-		}
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-}
 
 // selfSigned is a certificate of an identity.
 func selfSigned(t *testing.T) tls.Certificate {

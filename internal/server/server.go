@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/sdnotify"
 	"github.com/ashore-mesh/ashore/internal/secret"
 	"github.com/ashore-mesh/ashore/internal/settings"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
@@ -58,8 +60,10 @@ type Server struct {
 	exports   []export
 	clusters  map[string]*cluster // by the name of their source
 	proxies   *xds.Server
-	assembler *push.Assembler
-	api       *adminapi.API
+	// connections are those with TLS, set before proxies serves.
+	connections limitedTLS
+	assembler   *push.Assembler
+	api         *adminapi.API
 }
 
 // New opens and builds every part: state, listeners, store, certificate authority, sources,
@@ -152,8 +156,14 @@ func (s *Server) build(ctx context.Context) error {
 		MayDebug: s.inRootNamespace, Replica: settings.MachineName(),
 	}
 	if id != nil {
-		c.Verify, c.Revoked, c.Token = id.verify, id.peers.Revoked, id.issuer.Identify
+		c.Verify, c.Revoked = id.verify, id.peers.Revoked
 		c.Workload, c.Joined = ca.WorkloadName, id.joined
+		c.Token = func(ctx context.Context) (who spiffe.ID, expires time.Time, err error) {
+			if who, expires, err = id.issuer.Identify(ctx); err == nil {
+				err = s.connections.identified(ctx, who)
+			}
+			return who, expires, err
+		}
 		if id.access != nil {
 			c.MayReadSecrets = id.access.MayRead
 		}
@@ -194,6 +204,7 @@ func (s *Server) build(ctx context.Context) error {
 	s.serveWebhook(id)
 	s.reportToClusters(id)
 	s.runLeaders()
+	s.api.More = s.problems // of all parts above
 	s.run("workloads", workloads.Run)
 	s.run("configuration", s.assembler.Run)
 	s.run("problem log", (&problemLog{sources: s.api.SourceProblems, analyzed: analyzed,
@@ -220,7 +231,6 @@ func (s *Server) serveOperators(id *identity, reach reach, workloads *shared.Run
 		s.run("certificate authority health", health.run)
 		s.collect(health.collect)
 	}
-	s.api.More = s.problems
 	s.run("admin", func(ctx context.Context) error {
 		return admin.Serve(ctx, admin.Config{Listener: s.listeners.admin, Routes: s.api.Routes(), Record: s.audit.Record,
 			Log: log, Role: s.cfg.Access.Role})
@@ -232,9 +242,24 @@ func (s *Server) serveOperators(id *identity, reach reach, workloads *shared.Run
 	s.collect(summaryMetrics(s.api.Summary))
 }
 
+// loadingPercent is Go's GC percentage until the first context is published: reading everything makes
+// much garbage, and is the peak of memory.
+const loadingPercent = 50
+
+// collectOften lets Go collect garbage more often until restore is called.
+func collectOften() (restore func()) {
+	usual := debug.SetGCPercent(loadingPercent)
+	if usual < loadingPercent { // as the operator wants it
+		debug.SetGCPercent(usual)
+	}
+	return sync.OnceFunc(func() { debug.SetGCPercent(usual) })
+}
+
 // publisher hands each context to the proxies, then to operators, the audit log and exports.
 func (s *Server) publisher(analysis *analyze.Background) func(*push.Context, push.Changes) {
 	log := s.log.Named("push")
+	loaded := collectOften()
+	s.closers = append(s.closers, func() error { loaded(); return nil })
 	written := &adminapi.ConfigAudit{Record: s.audit.Record}
 	count := countTriggers(s.registry)
 	return func(c *push.Context, changes push.Changes) {
@@ -247,6 +272,7 @@ func (s *Server) publisher(analysis *analyze.Background) func(*push.Context, pus
 			x.Publish(c.Inputs().Services, c.Inputs().Endpoints)
 		}
 		if first {
+			loaded()
 			debug.FreeOSMemory() // reading everything leaves as much garbage as there is configuration
 			log.Info("ready: proxies are served", "objects", c.Inputs().Objects.Len(),
 				"services", c.Inputs().Services.Len())

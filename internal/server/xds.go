@@ -34,14 +34,15 @@ func (s *Server) serveXDS(id *identity) error {
 	if id == nil {
 		return nil
 	}
-	tls, err := newLimitedTLS(credentials.NewTLS(ca.ServerTLS(id.manager.ServerCertificate)), workloadConnections,
+	var err error
+	s.connections, err = newLimitedTLS(credentials.NewTLS(ca.ServerTLS(id.manager.ServerCertificate)), workloadConnections,
 		id.verify, s.registry, s.log.Named("xds"))
 	if err != nil {
 		return err
 	}
 	l := connlimit.New(s.listeners.secure, maxUnauthenticated, maxFromSource)
 	s.collect(collectUnauthenticated(l))
-	secure := grpc.NewServer(append(xds.ServerOptions(), grpc.Creds(tls), timeout)...)
+	secure := grpc.NewServer(append(xds.ServerOptions(), grpc.Creds(s.connections), timeout)...)
 	s.proxies.Register(secure)
 	id.issuer.Register(secure)
 	s.run("xds listener", func(ctx context.Context) error { return serveGRPC(ctx, secure, l) })

@@ -52,8 +52,7 @@ const (
 // Conn is the server's end of a connection of HTTP/2, decrypted. It is read by one goroutine.
 type Conn struct {
 	net.Conn
-	budget *Budget
-	cut    func() // called once when the connection is closed because of the budget
+	cut func() // called once when the connection is closed because of the budget
 
 	skip    int              // how much follows that does not matter
 	header  []byte           // of the frame that is being read
@@ -62,9 +61,10 @@ type Conn struct {
 	tiny    *rate.Limiter    // frames of data that are smaller than tinyFrame
 	flooded bool             // tiny was exceeded
 
-	mu   sync.Mutex
-	held int  // guarded by mu
-	done bool // guarded by mu: closed
+	mu     sync.Mutex
+	budget *Budget // guarded by mu
+	held   int     // guarded by mu
+	done   bool    // guarded by mu: closed
 }
 
 // frame is what follows of one.
@@ -112,6 +112,17 @@ func (c *Conn) Read(b []byte) (int, error) {
 		return 0, ErrTooMuch
 	}
 	return n, err
+}
+
+// Move counts the connection toward another budget from now on.
+func (c *Conn) Move(b *Budget) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.done {
+		c.budget.add(-c.held)
+		c.budget = b
+		b.add(c.held)
+	}
 }
 
 // Close implements net.Conn.

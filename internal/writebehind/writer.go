@@ -21,6 +21,9 @@ type Encode func() ([]byte, error)
 type Config struct {
 	// Save saves records by name, all or none; nil removes one. Required.
 	Save func(ctx context.Context, records map[string][]byte) error
+	// Part is how many records are encoded and saved at once, at most: less memory, but a crash may
+	// save only some of them. Zero: all of them.
+	Part int
 	// What names the records in log messages. Required.
 	What string
 	// Log receives a message when saving fails and one when it succeeds again. Required.
@@ -87,26 +90,20 @@ func (w *Writer) flush(ctx context.Context) (saved bool) {
 	taken := w.pending
 	w.pending = map[string]Encode{}
 	w.mu.Unlock()
-	records := make(map[string][]byte, len(taken))
 	var bad []error // these stay as they were saved last
-	for name, encode := range taken {
-		records[name] = nil
-		if encode == nil {
-			continue
-		}
-		b, err := encode()
-		if err != nil {
-			bad = append(bad, fmt.Errorf("encode %q: %w", name, err))
-			delete(records, name)
-			continue
-		}
-		records[name] = b
-	}
 	var err error
-	if len(records) > 0 {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
-		err = w.cfg.Save(ctx, records)
-		cancel()
+	for len(taken) > 0 && err == nil {
+		part := w.take(taken)
+		records, errs := encoded(part)
+		bad = append(bad, errs...)
+		if len(records) > 0 {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+			err = w.cfg.Save(ctx, records)
+			cancel()
+		}
+		if err != nil {
+			maps.Copy(taken, part)
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -116,6 +113,37 @@ func (w *Writer) flush(ctx context.Context) (saved bool) {
 		w.pending = taken
 	}
 	return err == nil
+}
+
+// take removes a part of the records and returns it.
+func (w *Writer) take(from map[string]Encode) map[string]Encode {
+	part := map[string]Encode{}
+	for name, encode := range from {
+		if len(part) == w.cfg.Part && w.cfg.Part > 0 {
+			break
+		}
+		part[name] = encode
+		delete(from, name)
+	}
+	return part
+}
+
+// encoded encodes records. Those that cannot be encoded are missing.
+func encoded(in map[string]Encode) (records map[string][]byte, bad []error) {
+	records = make(map[string][]byte, len(in))
+	for name, encode := range in {
+		if encode == nil {
+			records[name] = nil
+			continue
+		}
+		b, err := encode()
+		if err != nil {
+			bad = append(bad, fmt.Errorf("encode %q: %w", name, err))
+			continue
+		}
+		records[name] = b
+	}
+	return records, bad
 }
 
 // note records whether saving succeeded. The caller holds mu.

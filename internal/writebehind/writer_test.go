@@ -3,6 +3,7 @@ package writebehind
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -103,6 +104,38 @@ func TestWriter(t *testing.T) {
 
 // A failure is logged once when it begins and once when it ends. What is put meanwhile replaces
 // what was put before.
+// Many records are saved in parts; those of a part that cannot be saved stay pending.
+func TestParts(t *testing.T) {
+	t.Parallel()
+	d := &disk{err: errors.New("disk full")}
+	log := hclog.NewNullLogger()
+	synctest.Test(t, func(t *testing.T) {
+		w := New(Config{Save: d.save, What: "test", Log: log, Part: 2})
+		ctx, end := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.Run(ctx) }()
+		w.Put(map[string]Encode{"a": text("1"), "b": text("1"), "c": nil, "d": text("1"), "e": text("1")})
+		time.Sleep(time.Minute)
+		d.fail(nil)
+		time.Sleep(time.Minute)
+		end()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	got := map[string]string{}
+	for _, call := range d.calls {
+		if len(call) > 2 {
+			t.Errorf("%d records were saved at once, want 2 at most", len(call))
+		}
+		maps.Copy(got, call)
+	}
+	want := map[string]string{"a": "1", "b": "1", "c": "removed", "d": "1", "e": "1"}
+	if diff := cmp.Diff(want, got); diff != "" || len(d.calls) != 3 {
+		t.Errorf("%d calls, want 3 with all records (-want +got):\n%s", len(d.calls), diff)
+	}
+}
+
 func TestFailure(t *testing.T) {
 	t.Parallel()
 	d := &disk{err: errors.New("disk full")}

@@ -109,6 +109,43 @@ func TestWatch(t *testing.T) {
 	receive(t, ended)
 }
 
+// An API server that cannot stream lists is asked for pages, of the newest version. Objects are
+// converted when they are read.
+func TestWatchAsPages(t *testing.T) {
+	t.Parallel()
+	client := fake.NewClientset()
+	client.PrependReactor("list", "pods", func(a kubetesting.Action) (bool, runtime.Object, error) {
+		o := a.(kubetesting.ListActionImpl).ListOptions
+		if o.Limit != pageSize || o.ResourceVersion != "" {
+			t.Errorf("a list has limit %d and version %q, want %d and none", o.Limit, o.ResourceVersion, pageSize)
+		}
+		if o.Continue == "" {
+			return true, &corev1.PodList{ListMeta: metav1.ListMeta{Continue: "b"}, Items: []corev1.Pod{*pod("a", "1")}}, nil
+		}
+		return true, &corev1.PodList{Items: []corev1.Pod{*pod(o.Continue, "2")}}, nil
+	})
+	lists, ended := make(chan string, 1), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(ended)
+		WatchAs(ctx, clusterOf(client), Resource[*corev1.PodList]{Name: "pods", Client: client.CoreV1().Pods("")},
+			func(p *corev1.Pod) string { return p.Name + "=" + p.Labels["app"] },
+			Handler[string]{
+				Replace: func(all []string) { lists <- strings.Join(all, " ") },
+				Report: func(err error) {
+					if err != nil {
+						t.Error(err)
+					}
+				},
+			})
+	}()
+	if got := receive(t, lists); got != "a=1 b=2" {
+		t.Errorf("listed %q, want two Pods", got)
+	}
+	cancel()
+	receive(t, ended)
+}
+
 // One replica leads at a time, and the next one takes over when it stops.
 func TestLead(t *testing.T) {
 	t.Parallel()

@@ -2,10 +2,16 @@ package kube
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -25,9 +31,9 @@ type Resource[L runtime.Object] struct {
 	Fields string
 }
 
-// Handler receives the objects of a Resource. One goroutine calls its functions, one at a time. The
-// handler owns what it receives.
-type Handler[T runtime.Object] struct {
+// Handler receives the objects of a Resource, or what they were converted to. One goroutine calls its
+// functions, one at a time. The handler owns what it receives.
+type Handler[T any] struct {
 	// Strip removes what is not used from an object, before it is stored anywhere. May be nil.
 	Strip func(T)
 	// Replace receives all objects: at first, and after the watch could not continue where it broke.
@@ -44,60 +50,155 @@ type Handler[T runtime.Object] struct {
 // The pause before the next attempt grows from minPause to maxPause.
 const minPause, maxPause = 500 * time.Millisecond, 10 * time.Second
 
+// pageSize is how many objects a page of a list has, if the API server cannot stream lists. Only one
+// page is in memory as the API server sends it.
+const pageSize = 500
+
+// Object is an object of Kubernetes.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
 // Watch lists and watches a kind of object until ctx ends. If the API server is unreachable, it
-// retries and reports. Only the first list and a watch that cannot continue list again.
-func Watch[T runtime.Object, L runtime.Object](ctx context.Context, c *Cluster, r Resource[L], h Handler[T]) {
+// retries and reports. It lists at first, and when a watch cannot continue.
+func Watch[T Object, L runtime.Object](ctx context.Context, c *Cluster, r Resource[L], h Handler[T]) {
+	WatchAs(ctx, c, r, func(t T) T {
+		if h.Strip != nil {
+			h.Strip(t)
+		}
+		return t
+	}, h)
+}
+
+// WatchAs is Watch for a handler of what convert returns. Each object is converted when it is read, so
+// that a large list needs little memory. Handler.Strip is not called.
+func WatchAs[T Object, L runtime.Object, C any](ctx context.Context, c *Cluster, r Resource[L], convert func(T) C,
+	h Handler[C]) {
 	explain := func(err error) error {
 		if ctx.Err() == nil {
 			h.Report(c.Explain(err, "list and watch", r.Name))
 		}
 		return err
 	}
+	s := &store[T, C]{convert, h}
+	listed := false // the watch that follows continues at the list
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = r.Fields
+			if o.Limit > 0 { // API servers send pages only of the newest version
+				o.ResourceVersion, o.ResourceVersionMatch = "", ""
+			}
 			list, err := r.Client.List(ctx, o)
 			if err != nil {
-				return list, explain(err)
+				return nil, explain(err)
 			}
-			return list, nil // Replace reports it
+			listed = true
+			return s.page(list) // Replace reports it
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = r.Fields
+			lists := o.SendInitialEvents != nil
+			if lists {
+				o.ResourceVersion = "" // the newest: the data may have been lost
+			} else if !listed {
+				if err := r.continues(ctx, o.ResourceVersion); err != nil {
+					return nil, explain(err)
+				}
+			}
+			listed = false
 			w, err := r.Client.Watch(ctx, o)
-			if err == nil && o.SendInitialEvents != nil {
-				return w, nil // the list is still to come
+			if lists && (err == nil || apierrors.IsInvalid(err)) {
+				return w, err // the list is still to come, or is read in pages because it cannot be streamed
 			}
 			return w, explain(err)
 		},
 	}
 	// The type of the objects is checked below: a nil *unstructured.Unstructured is not accepted here.
-	cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, c.Client), nil, &store[T]{h},
+	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, c.Client), nil, s,
 		cache.ReflectorOptions{Name: r.Name, Backoff: &wait.Backoff{
 			Duration: minPause, Factor: 2, Jitter: 0.2, Steps: 10, Cap: maxPause,
-		}}).RunWithContext(ctx)
+		}})
+	reflector.WatchListPageSize = pageSize
+	reflector.RunWithContext(ctx)
 }
 
-// store passes what a reflector would store to a Handler.
-type store[T runtime.Object] struct{ h Handler[T] }
+// continues returns an error if a watch cannot continue at a version. An API server that lost its data
+// accepts a version that it has not reached, and sends nothing.
+func (r Resource[L]) continues(ctx context.Context, version string) error {
+	list, err := r.Client.List(ctx, metav1.ListOptions{FieldSelector: r.Fields, Limit: 1})
+	if err != nil {
+		return err
+	}
+	at, err := meta.ListAccessor(list)
+	if err != nil {
+		return err
+	}
+	order, err := resourceversion.CompareResourceVersion(at.GetResourceVersion(), version)
+	if err == nil && order < 0 {
+		err = fmt.Errorf("the cluster has lost data: it is at version %s, and was at %s", at.GetResourceVersion(), version)
+	}
+	return err
+}
 
-var _ cache.TransformingStore = (*store[runtime.Object])(nil)
+// store converts what a reflector would store, and passes it to a Handler.
+type store[T Object, C any] struct {
+	convert func(T) C
+	h       Handler[C]
+}
+
+// converted is an object while the list that it is in is read.
+type converted[C any] struct {
+	namespace, name string
+	value           C
+}
+
+var (
+	_ cache.TransformingStore   = (*store[Object, any])(nil)
+	_ runtime.Object            = (*converted[any])(nil)
+	_ metav1.ObjectMetaAccessor = (*converted[any])(nil)
+)
+
+func (c *converted[C]) GetObjectMeta() metav1.Object {
+	return &metav1.ObjectMeta{Namespace: c.namespace, Name: c.name}
+}
+
+func (c *converted[C]) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+func (c *converted[C]) DeepCopyObject() runtime.Object { return c }
 
 // Transformer implements cache.TransformingStore, for the objects of a list that is streamed.
-func (s *store[T]) Transformer() cache.TransformFunc {
+func (s *store[T, C]) Transformer() cache.TransformFunc {
 	return func(o any) (any, error) {
-		if t, ok := o.(T); ok && s.h.Strip != nil {
-			s.h.Strip(t)
+		if t, ok := o.(T); ok {
+			return &converted[C]{t.GetNamespace(), t.GetName(), s.convert(t)}, nil
 		}
 		return o, nil
 	}
 }
 
-func (s *store[T]) Replace(all []any, _ string) error {
-	out := make([]T, 0, len(all))
+// page converts a page of a list.
+func (s *store[T, C]) page(list runtime.Object) (runtime.Object, error) {
+	head, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, err
+	}
+	out := &internalversion.List{ListMeta: metav1.ListMeta{
+		ResourceVersion: head.GetResourceVersion(), Continue: head.GetContinue(),
+	}}
+	return out, meta.EachListItemWithAlloc(list, func(o runtime.Object) error {
+		if t, ok := o.(T); ok {
+			out.Items = append(out.Items, &converted[C]{t.GetNamespace(), t.GetName(), s.convert(t)})
+		}
+		return nil
+	})
+}
+
+func (s *store[T, C]) Replace(all []any, _ string) error {
+	out := make([]C, 0, len(all))
 	for _, o := range all {
-		if t, ok := s.stripped(o); ok {
-			out = append(out, t)
+		if c, ok := o.(*converted[C]); ok {
+			out = append(out, c.value)
 		}
 	}
 	s.h.Replace(out)
@@ -105,29 +206,20 @@ func (s *store[T]) Replace(all []any, _ string) error {
 	return nil
 }
 
-func (s *store[T]) Add(o any) error { return s.Update(o) }
+func (s *store[T, C]) Add(o any) error { return s.Update(o) }
 
-func (s *store[T]) Update(o any) error {
-	if t, ok := s.stripped(o); ok {
-		s.h.Set(t)
+func (s *store[T, C]) Update(o any) error {
+	if t, ok := o.(T); ok {
+		s.h.Set(s.convert(t))
 	}
 	return nil
 }
 
-func (s *store[T]) Delete(o any) error {
-	if t, ok := s.stripped(o); ok {
-		s.h.Delete(t)
+func (s *store[T, C]) Delete(o any) error {
+	if t, ok := o.(T); ok {
+		s.h.Delete(s.convert(t))
 	}
 	return nil
 }
 
-func (s *store[T]) Resync() error { return nil }
-
-// stripped returns an object without what is not used.
-func (s *store[T]) stripped(o any) (T, bool) {
-	t, ok := o.(T)
-	if ok && s.h.Strip != nil {
-		s.h.Strip(t)
-	}
-	return t, ok
-}
+func (s *store[T, C]) Resync() error { return nil }

@@ -56,7 +56,7 @@ func startCluster(t *testing.T, hub *harness.Namespace) *cluster {
 	}
 	c.kinds = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.client.Discovery()))
 	c.kubelet = startKubelet(t, c.client, hub)
-	c.apply(istioCRDs(t))
+	c.apply(istioCRDs(t) + "---\n{apiVersion: v1, kind: Namespace, metadata: {name: istio-system}}\n")
 	return c
 }
 

@@ -235,10 +235,11 @@ func describe(b batch) string {
 	return strings.Join(words, ", ")
 }
 
-// want fails unless the next batch has a text that begins so.
-func want(t *testing.T, from <-chan batch, begin string) {
+// want fails unless the next batch has a text. One that ends in "…" is only the beginning.
+func want(t *testing.T, from <-chan batch, text string) {
 	t.Helper()
-	if got := next(t, from); !strings.HasPrefix(got, begin) || begin == "" && got != "" {
-		t.Errorf("batch\n%s\nwant\n%s", got, begin)
+	got := next(t, from)
+	if begin, open := strings.CutSuffix(text, "…"); got != text && !(open && strings.HasPrefix(got, begin)) {
+		t.Errorf("batch\n%s\nwant\n%s", got, text)
 	}
 }

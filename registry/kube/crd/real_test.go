@@ -44,7 +44,7 @@ type mesh struct {
 func newMesh(t *testing.T, c *kube.Cluster) *mesh {
 	m := &mesh{t: t, src: New(Config{Cluster: c})}
 	m.merger = feed.NewMerger(feed.Config[config.Key, *config.Object]{Settle: 2 * time.Second,
-		KeyOf: func(o *config.Object) config.Key { return o.Key }}, []feed.SourceConfig{{Name: c.Name}})
+		KeyOf: func(o *config.Object) config.Key { return o.Key }}, []feed.SourceConfig{{Name: m.src.Name()}})
 	ctx, cancel := context.WithCancel(t.Context())
 	batches, ended := make(chan batch), make(chan struct{})
 	go func() {

@@ -13,7 +13,7 @@ func TestSource(t *testing.T) {
 	c.create(gateway("a", 1, 80))
 	c.create(gateway("b", 1, 0))
 	out := c.run(New(Config{Cluster: c.kube}))
-	want(t, out, "full, Gateway edge/a=1, Gateway edge/b=invalid (")
+	want(t, out, "full, Gateway edge/a=1, Gateway edge/b=invalid (a port is a number from 1 to 65535, not 0)")
 
 	c.update(gateway("b", 2, 81))
 	want(t, out, "explicit, Gateway edge/b=2")
@@ -55,6 +55,11 @@ func TestObject(t *testing.T) {
 	if got.Created.Year() != 2026 || got.Revision != "7" || o.generation != 7 || o.hash != got.Hash {
 		t.Errorf("created %v, revision %q, %+v", got.Created, got.Revision, o)
 	}
+	_, up = convert("kubernetes:east", info, gateway("a", 8, 0))
+	if p := up.Problems; len(p) != 1 || p[0].File != "" || p[0].Line != 0 || p[0].Field != "spec.servers[0].port.number" ||
+		p[0].Object != "Gateway edge/a" {
+		t.Errorf("problems %+v, want one of the port, without a place in a file", p)
+	}
 }
 
 // A kind that may not be read is unreadable, and the others work.
@@ -66,7 +71,7 @@ func TestForbiddenKind(t *testing.T) {
 	out := c.run(New(Config{Cluster: c.kube}))
 	want(t, out, "full, Gateway edge/a=1")
 	want(t, out, "explicit, sidecars.networking.istio.io=unreadable (cluster kubernetes:east does not allow ashored to "+
-		"list and watch sidecars.networking.istio.io: give its account that right")
+		"list and watch sidecars.networking.istio.io: give its account that right…")
 	c.fail("list sidecars", nil)
 	want(t, out, "explicit, sidecars.networking.istio.io")
 }
@@ -77,7 +82,7 @@ func TestForbidden(t *testing.T) {
 	c := newFakeCluster(t, config.Gateway)
 	c.fail("list gateways", forbidden("gateways"))
 	out := c.run(New(Config{Cluster: c.kube}))
-	want(t, out, "down: cluster kubernetes:east does not allow ashored to list and watch gateways.networking.istio.io")
+	want(t, out, "down: cluster kubernetes:east does not allow ashored to list and watch gateways.networking.istio.io…")
 }
 
 func TestOutage(t *testing.T) {

@@ -48,7 +48,8 @@ type StatusConfig struct {
 type StatusWriter struct {
 	cfg     StatusConfig
 	cluster *kube.Cluster
-	problems
+
+	failures kube.Failures
 
 	// The rest belongs to Run.
 
@@ -58,19 +59,24 @@ type StatusWriter struct {
 
 // NewStatusWriter returns a writer. Call its Run.
 func NewStatusWriter(cfg StatusConfig) *StatusWriter {
-	return &StatusWriter{cfg: cfg, cluster: cfg.Source.cluster, problems: problems{source: cfg.Source.Name()}}
+	return &StatusWriter{cfg: cfg, cluster: cfg.Source.cluster}
+}
+
+// Problems returns why statuses cannot be written. A replica that does not lead has none.
+func (w *StatusWriter) Problems() []feed.Problem {
+	return w.failures.Problems(w.cfg.Source.Name(), "; objects do not show whether they are active")
 }
 
 // reset forgets what was written: another replica may have written since.
 func (w *StatusWriter) reset() {
 	w.written, w.refused = map[config.Key]condition{}, map[config.Kind]time.Time{}
-	w.clear()
+	w.failures.Clear()
 }
 
 // Run writes until ctx ends. Only one replica may run it at a time; see kube.Cluster.Lead.
 func (w *StatusWriter) Run(ctx context.Context) {
 	w.reset()
-	defer w.clear()
+	defer w.failures.Clear()
 	tick := time.NewTicker(statusGap)
 	defer tick.Stop()
 	for {
@@ -208,13 +214,13 @@ func (w *StatusWriter) write(ctx context.Context, o *object, c condition) bool {
 	switch {
 	case err == nil, apierrors.IsNotFound(err): // deleted, or the CRD has no status
 		w.written[o.key] = c
-		w.set(topic, nil)
+		w.failures.Note(topic, nil)
 	case apierrors.IsConflict(err): // the next version of the object is on its way
 	case apierrors.IsForbidden(err):
 		w.refused[o.key.Kind] = time.Now()
-		w.set(topic, w.cluster.Explain(err, "patch", collection+"/status"))
+		w.failures.Note(topic, w.cluster.Explain(err, "patch", collection+"/status"))
 	default:
-		w.set(topic, w.cluster.Explain(err, "patch", collection+"/status"))
+		w.failures.Note(topic, w.cluster.Explain(err, "patch", collection+"/status"))
 		return ctx.Err() == nil && apierrors.IsInvalid(err)
 	}
 	return true

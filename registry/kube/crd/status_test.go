@@ -130,6 +130,10 @@ func TestStatusNotActive(t *testing.T) {
 	mine := w.active[o.key]
 	delete(w.active, o.key)
 	w.want(0, "")
+	older := *mine
+	older.Hash++
+	w.active[o.key] = &older
+	w.want(0, "")
 	other := *mine
 	other.Origin.Source = "files"
 	w.active[o.key] = &other

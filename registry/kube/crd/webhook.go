@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/registry/kube"
 )
 
@@ -41,21 +42,27 @@ type WebhookConfig struct {
 // The policy becomes Fail once the API server has refused an invalid object in our name. A broken
 // Service, certificate or network thus cannot stop users from writing. It never becomes Ignore again.
 type Webhook struct {
-	cfg WebhookConfig
-	problems
+	cfg      WebhookConfig
+	failures kube.Failures
 
 	patched time.Time // when the configuration was written; belongs to Run
 }
 
 // NewWebhook returns a webhook. Call its Run.
 func NewWebhook(cfg WebhookConfig) *Webhook {
-	return &Webhook{cfg: cfg, problems: problems{source: cfg.Cluster.Name}}
+	return &Webhook{cfg: cfg}
+}
+
+// Problems returns why the configuration is not as it should be. A replica that does not lead has
+// none.
+func (w *Webhook) Problems() []feed.Problem {
+	return w.failures.Problems(w.cfg.Cluster.Name, "; invalid objects may be written, and do not take effect")
 }
 
 // Run corrects the configuration until ctx ends. Only one replica may run it at a time; see
 // kube.Cluster.Lead.
 func (w *Webhook) Run(ctx context.Context) {
-	defer w.clear()
+	defer w.failures.Clear()
 	changes, ended := make(chan *admission.ValidatingWebhookConfiguration), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -73,9 +80,9 @@ func (w *Webhook) Run(ctx context.Context) {
 		case <-tick.C:
 		}
 		if latest != nil && time.Since(w.patched) >= webhookGap {
-			w.set("webhook", w.reconcile(ctx, latest))
+			w.failures.Note("webhook", w.reconcile(ctx, latest))
 		} else if latest == nil {
-			w.set("webhook", nil)
+			w.failures.Note("webhook", nil)
 		}
 	}
 }
@@ -103,7 +110,7 @@ func (w *Webhook) watch(ctx context.Context, out chan<- *admission.ValidatingWeb
 		},
 		Set:    send,
 		Delete: func(*admission.ValidatingWebhookConfiguration) { send(nil) },
-		Report: func(err error) { w.set("watch", err) },
+		Report: func(err error) { w.failures.Note("watch", err) },
 	})
 }
 

@@ -38,7 +38,7 @@ func (c *fakeCluster) webhookState() string {
 	return string(*h.FailurePolicy) + " " + string(h.ClientConfig.CABundle)
 }
 
-func TestReconcileWebhook(t *testing.T) {
+func TestWebhookReconcile(t *testing.T) {
 	t.Parallel()
 	denied := errors.New(`admission webhook "validation.ashore.io" denied the request: spec.servers[0].hosts[0]: ...`)
 	for name, tc := range map[string]struct {

@@ -23,7 +23,7 @@ const answerLife = time.Minute
 type Access struct {
 	cluster  *kube.Cluster // immutable
 	now      func() time.Time
-	failures failures
+	failures kube.Failures
 
 	asking singleflight.Group // by user
 
@@ -77,7 +77,7 @@ func (a *Access) ask(user, namespace string) (bool, error) {
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Resource: "secrets"}}},
 		metav1.CreateOptions{})
 	err = a.cluster.Explain(err, "create", "subjectaccessreviews")
-	a.failures.note(a.cluster.Name, err)
+	a.failures.Note(a.cluster.Name, err)
 	if err != nil {
 		return false, err
 	}
@@ -91,5 +91,5 @@ func (a *Access) ask(user, namespace string) (bool, error) {
 
 // Problems returns why the cluster gives no answers.
 func (a *Access) Problems() []feed.Problem {
-	return a.failures.problems("setting secrets.kubernetes", "; gateways that connect now get no Secrets of the cluster")
+	return a.failures.Problems("setting secrets.kubernetes", "; gateways that connect now get no Secrets of the cluster")
 }

@@ -345,6 +345,16 @@ func TestSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	has("edge/api d")
+	for len(changed) > 0 {
+		<-changed
+	}
+	if _, err := secrets.Create(ctx, tlsSecret("password"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if len(changed) > 0 {
+		t.Error("a Secret that is not for gateways is reported")
+	}
 	s.replace(nil)
 	if got, err := s.Read(); len(got) != 1 || err == nil || !strings.Contains(err.Error(), "has no Secret with a certificate any more") {
 		t.Errorf("after an empty list there are %d, error %v", len(got), err)
@@ -357,7 +367,7 @@ func TestSecrets(t *testing.T) {
 	}
 	s.report(nil)
 	has("edge/new e")
-	s.change(func() { delete(s.have, secret.Name{Namespace: "edge", Name: "new"}) })
+	s.change(func() { s.put(secret.Name{Namespace: "edge", Name: "new"}, secret.Secret{}) })
 	has()
 }
 

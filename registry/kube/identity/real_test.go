@@ -317,9 +317,14 @@ func (r *real) roots() {
 		})
 	}
 	problem("does not allow ashored to list and watch configmaps")
-	r.grant("", "istio-system/ashored", rule("", "configmaps", "list", "watch"), rule("", "namespaces", "list", "watch"))
+	maps := func(verbs ...string) map[string]any {
+		out := rule("", "configmaps", verbs...)
+		out["resourceNames"] = []string{"istio-ca-root-cert"}
+		return out
+	}
+	r.grant("", "istio-system/ashored", maps("list", "watch"), rule("", "namespaces", "list", "watch"))
 	problem("does not allow ashored to create and patch configmaps")
-	r.grant("", "istio-system/ashored", rule("", "configmaps", "create", "patch"))
+	r.grant("", "istio-system/ashored", maps("create", "patch"))
 	has := func(want string, namespaces ...string) {
 		t.Helper()
 		r.wait("roots", func() error {
@@ -342,13 +347,13 @@ func (r *real) roots() {
 	set("two")
 	changed <- struct{}{}
 	has("two", "default", "edge", "shop")
-	maps := r.admin.Client.CoreV1().ConfigMaps("shop")
-	o, err := maps.Get(ctx, "istio-ca-root-cert", metav1.GetOptions{})
+	inShop := r.admin.Client.CoreV1().ConfigMaps("shop")
+	o, err := inShop.Get(ctx, "istio-ca-root-cert", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.Data = map[string]string{"root-cert.pem": "three", "other": "x"}
-	if _, err := maps.Update(ctx, o, metav1.UpdateOptions{}); err != nil {
+	if _, err := inShop.Update(ctx, o, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	has("twox", "shop")

@@ -28,7 +28,7 @@ const (
 // Safe for concurrent use.
 type Reviewer struct {
 	clusters []*kube.Cluster // immutable
-	failures failures
+	failures kube.Failures
 }
 
 // NewReviewer makes one for these clusters, at least one.
@@ -50,7 +50,7 @@ func (r *Reviewer) Review(ctx context.Context, cluster, token string) (namespace
 		return "", "", nil, ctx.Err()
 	}
 	err = c.Explain(err, "create", "tokenreviews")
-	r.failures.note(c.Name, err)
+	r.failures.Note(c.Name, err)
 	if err != nil {
 		return "", "", nil, err
 	}
@@ -94,5 +94,5 @@ func accountOf(s authenticationv1.TokenReviewStatus) (namespace, name string, er
 
 // Problems returns why clusters cannot review tokens.
 func (r *Reviewer) Problems() []feed.Problem {
-	return r.failures.problems("setting attestors.kubernetes", "; tokens of this cluster prove no identity")
+	return r.failures.Problems("setting attestors.kubernetes", "; tokens of this cluster prove no identity")
 }

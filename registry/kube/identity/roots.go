@@ -46,7 +46,7 @@ type RootWriterConfig struct {
 // runs it at a time. Safe for concurrent use.
 type RootWriter struct {
 	cfg      RootWriterConfig // immutable
-	failures failures
+	failures kube.Failures
 	wake     chan struct{} // cap 1; written when something may have to be written
 
 	mu         sync.Mutex
@@ -71,7 +71,7 @@ func (w *RootWriter) Run(ctx context.Context) {
 	w.mu.Lock()
 	w.namespaces, w.written, w.latest = nil, nil, map[string]written{}
 	w.mu.Unlock()
-	defer w.failures.clear() // the next leader has its own
+	defer w.failures.Clear() // the next leader has its own
 	var watches sync.WaitGroup
 	defer watches.Wait()
 	watches.Go(func() { w.watchNamespaces(ctx) })
@@ -108,7 +108,7 @@ func (w *RootWriter) watchNamespaces(ctx context.Context) {
 			},
 			Set:    func(o *corev1.Namespace) { w.change(func() { set(o) }) },
 			Delete: func(o *corev1.Namespace) { w.change(func() { delete(w.namespaces, o.Name) }) },
-			Report: func(err error) { w.failures.note("namespaces", err) },
+			Report: func(err error) { w.failures.Note("namespaces", err) },
 		})
 }
 
@@ -128,7 +128,7 @@ func (w *RootWriter) watchConfigMaps(ctx context.Context) {
 			},
 			Set:    func(o *corev1.ConfigMap) { w.change(func() { w.written[o.Namespace] = o.Data[rootsKey] }) },
 			Delete: func(o *corev1.ConfigMap) { w.change(func() { delete(w.written, o.Namespace) }) },
-			Report: func(err error) { w.failures.note("configmaps", err) },
+			Report: func(err error) { w.failures.Note("configmaps", err) },
 		})
 }
 
@@ -172,7 +172,7 @@ func (w *RootWriter) write(ctx context.Context) time.Duration {
 			return 0
 		}
 		if err != nil {
-			w.failures.note("write", w.cfg.Cluster.Explain(err, "create and patch", "configmaps"))
+			w.failures.Note("write", w.cfg.Cluster.Explain(err, "create and patch", "configmaps"))
 			return retryPause // the others would fail too
 		}
 		w.latest[namespace] = written{roots, time.Now()}
@@ -180,7 +180,7 @@ func (w *RootWriter) write(ctx context.Context) time.Duration {
 			return 0
 		}
 	}
-	w.failures.note("write", nil)
+	w.failures.Note("write", nil)
 	return again
 }
 
@@ -201,6 +201,6 @@ func gone(err error) bool {
 
 // Problems returns why the roots cannot be written.
 func (w *RootWriter) Problems() []feed.Problem {
-	return w.failures.problems("setting attestors.kubernetes",
+	return w.failures.Problems("setting attestors.kubernetes",
 		"; namespaces of the cluster may lack the ConfigMap "+rootsName)
 }

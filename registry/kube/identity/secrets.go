@@ -35,6 +35,7 @@ type Secrets struct {
 	// unread is why they cannot be read, and lost why those that were read are in doubt. Both are nil
 	// if all is well.
 	unread, lost error // guarded by mu
+	version      int   // guarded by mu: changes when what Read returns does
 }
 
 // NewSecrets makes one. Run reads.
@@ -58,7 +59,7 @@ func (s *Secrets) Run(ctx context.Context) error {
 		Client: s.cluster.Client.CoreV1().Secrets(metav1.NamespaceAll), Fields: otherSecrets},
 		kube.Handler[*corev1.Secret]{Strip: strip, Replace: s.replace, Report: s.report,
 			Set:    func(o *corev1.Secret) { s.change(func() { s.set(o) }) },
-			Delete: func(o *corev1.Secret) { s.change(func() { delete(s.have, nameOf(o)) }) },
+			Delete: func(o *corev1.Secret) { s.change(func() { s.put(nameOf(o), secret.Secret{}) }) },
 		})
 	return nil
 }
@@ -77,26 +78,37 @@ func strip(o *corev1.Secret) {
 
 func nameOf(o *corev1.Secret) secret.Name { return secret.Name{Namespace: o.Namespace, Name: o.Name} }
 
-// change changes what was read, and reports that.
+// change changes what was read, and reports it if Read returns something else. Most Secrets of a
+// cluster are not for gateways.
 func (s *Secrets) change(f func()) {
 	s.mu.Lock()
+	before := s.version
 	f()
+	changed := s.version != before
 	s.mu.Unlock()
-	s.watchers.Notify()
+	if changed {
+		s.watchers.Notify()
+	}
 }
 
 // set adds or replaces a Secret. The caller holds mu.
-func (s *Secrets) set(o *corev1.Secret) {
-	if v := convert(o.Data); v != (secret.Secret{}) {
-		s.have[nameOf(o)] = v
+func (s *Secrets) set(o *corev1.Secret) { s.put(nameOf(o), convert(o.Data)) }
+
+// put adds or replaces what is for gateways; zero: nothing is. The caller holds mu.
+func (s *Secrets) put(n secret.Name, v secret.Secret) {
+	if s.have[n] == v {
 		return
 	}
-	delete(s.have, nameOf(o))
+	s.version++
+	if s.have[n] = v; v == (secret.Secret{}) {
+		delete(s.have, n)
+	}
 }
 
 // replace takes a list. An API server that lost its data lists nothing: all stay then.
 func (s *Secrets) replace(list []*corev1.Secret) {
 	s.change(func() {
+		s.version++
 		before := s.have
 		s.have = map[secret.Name]secret.Secret{}
 		for _, o := range list {
@@ -111,7 +123,14 @@ func (s *Secrets) replace(list []*corev1.Secret) {
 }
 
 // report notes whether Secrets can be read.
-func (s *Secrets) report(err error) { s.change(func() { s.unread = err }) }
+func (s *Secrets) report(err error) {
+	s.change(func() {
+		if fmt.Sprint(s.unread) != fmt.Sprint(err) {
+			s.unread = err
+			s.version++
+		}
+	})
+}
 
 // convert returns what a Secret has for gateways; zero: nothing. Half of a pair counts as nothing:
 // many Secrets that are not for gateways have a "key".

@@ -84,7 +84,8 @@ func (o *objects) content(k key, s *service) content {
 			out.Ports[i].TargetPort = 0
 		}
 	default:
-		out.Addresses = clusterIPs(spec)
+		out.Cluster, out.Addresses = o.options.Cluster, clusterIPs(spec)
+		out.ExternalAddresses = externalAddresses(s.object)
 	}
 	in := registry.Instances{Service: out, Endpoints: list(o.endpoints(k, s, ports)...)}
 	c := content{instances: []registry.Instances{in}}
@@ -111,6 +112,22 @@ func clusterIPs(spec *corev1.ServiceSpec) (out []netip.Prefix) {
 			if p := netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()); !slices.Contains(out, p) {
 				out = append(out, p)
 			}
+		}
+	}
+	return out
+}
+
+// externalAddresses returns the addresses of the load balancer of a Service, and its externalIPs.
+func externalAddresses(s *corev1.Service) (out []netip.Addr) {
+	texts := slices.Clone(s.Spec.ExternalIPs)
+	if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		for _, in := range s.Status.LoadBalancer.Ingress {
+			texts = append(texts, in.IP) // Ashore resolves no host name of a gateway
+		}
+	}
+	for _, text := range texts {
+		if a, err := netip.ParseAddr(text); err == nil {
+			out = append(out, a.Unmap())
 		}
 	}
 	return out
@@ -221,7 +238,7 @@ func ofFamily(s *service) []*slice {
 // another address: the EndpointSlice is older or newer than the Pod.
 func (o *objects) endpoint(k key, e sliceEndpoint) (registry.Endpoint, bool) {
 	if e.pod == "" {
-		ep := registry.Endpoint{Namespace: k.Namespace, Labels: o.labels(nil)}
+		ep := registry.Endpoint{Namespace: k.Namespace, Labels: labels(nil, o.options.Cluster)}
 		o.place(&ep, "")
 		return ep, true
 	}

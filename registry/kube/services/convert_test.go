@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,7 +36,6 @@ func decode(t *testing.T, text string) (out []any) {
 		if err := yaml.UnmarshalStrict([]byte(one), object); err != nil {
 			t.Fatal(err)
 		}
-		strip(object)
 		out = append(out, object)
 	}
 	return out
@@ -337,7 +337,7 @@ web.shop.svc.cluster.local STATIC [10.96.0.1/32] 80//UNKNOWN>0 to [. other]
 			t.Parallel()
 			o := testObjects()
 			for _, object := range decode(t, tc.objects) {
-				o.set(object, false)
+				o.set(o.stripper()(object), false)
 			}
 			if d := cmp.Diff(tc.want, describe(o)); d != "" {
 				t.Errorf("-want +got:\n%s", d)
@@ -352,30 +352,34 @@ func TestConvertService(t *testing.T) {
 	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := webService()
 	s.CreationTimestamp, s.Labels = metav1.NewTime(created), map[string]string{"a": "b"}
+	s.Spec.Type, s.Spec.ExternalIPs = corev1.ServiceTypeLoadBalancer, []string{"192.0.2.1"}
+	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.2"}, {Hostname: "lb.example.com"}}
 	s.Spec.Ports[0].TargetPort.Type, s.Spec.Ports[0].TargetPort.StrVal = 1, "web"
 	o := testObjects()
-	o.set(s, false)
+	o.set(o.stripper()(s), false)
 	o.convert()
 	got := o.services[key{Namespace: "shop", Name: "web"}].latest
 	want := content{
 		instances: []registry.Instances{{
 			Service: &registry.Service{
-				Key:       registry.Key{Host: "web.shop.svc.cluster.local", Namespace: "shop"},
-				Addresses: []netip.Prefix{netip.MustParsePrefix("10.96.0.1/32")},
-				Ports:     []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP}},
-				Labels:    s.Labels, Created: created, Source: "kubernetes", Object: "Service shop/web",
+				Key:               registry.Key{Host: "web.shop.svc.cluster.local", Namespace: "shop"},
+				Cluster:           "east",
+				Addresses:         []netip.Prefix{netip.MustParsePrefix("10.96.0.1/32")},
+				ExternalAddresses: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")},
+				Ports:             []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP}},
+				Labels:            s.Labels, Created: created, Source: "kubernetes", Object: "Service shop/web",
 			},
 			Endpoints: &registry.EndpointList{},
 		}},
 	}
 	want.selector = &registry.Selector{Service: want.instances[0].Service, Labels: map[string]string{"app": "web"},
 		Targets: map[string]string{"http": "web"}}
-	prefixes := cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
-	if d := cmp.Diff(want, got, prefixes, cmp.AllowUnexported(content{})); d != "" {
+	addresses := cmp.AllowUnexported(content{})
+	if d := cmp.Diff(want, got, addresses, cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
 	// What does not change keeps its pointers.
-	o.set(s.DeepCopy(), false)
+	o.set(o.stripper()(s.DeepCopy()), false)
 	if changed := o.convert(); len(changed) > 0 || o.services[key{Namespace: "shop", Name: "web"}].latest.selector != got.selector {
 		t.Errorf("an equal Service changed %v", changed)
 	}

@@ -27,8 +27,9 @@ const (
 	clusterLabel  = "topology.istio.io/cluster"
 )
 
-// pod is what is used of a Pod. Immutable.
+// pod is what is used of a Pod. Immutable once it was set.
 type pod struct {
+	key       key
 	endpoint  registry.Endpoint
 	addresses []string // in canonical form
 	node      string
@@ -39,10 +40,11 @@ func (p *pod) equal(q *pod) bool {
 		slices.Equal(p.addresses, q.addresses)
 }
 
-func (o *objects) newPod(p *corev1.Pod) *pod {
+// newPod returns a Pod that place has not placed yet.
+func newPod(p *corev1.Pod, cluster string) *pod {
 	ep := registry.Endpoint{
 		Ports:          portsOf(p),
-		Labels:         o.labels(p.Labels),
+		Labels:         labels(p.Labels, cluster),
 		ServiceAccount: cmp.Or(p.Spec.ServiceAccountName, "default"),
 		Namespace:      p.Namespace,
 		Workload:       workloadOf(p),
@@ -61,15 +63,14 @@ func (o *objects) newPod(p *corev1.Pod) *pod {
 	if ready && p.DeletionTimestamp == nil {
 		ep.Health = registry.Healthy
 	}
-	o.place(&ep, p.Spec.NodeName)
-	return &pod{endpoint: ep, addresses: addresses, node: p.Spec.NodeName}
+	return &pod{key: key{Namespace: p.Namespace, Name: p.Name}, endpoint: ep, addresses: addresses, node: p.Spec.NodeName}
 }
 
 // labels returns the labels of an endpoint. As in Istio, subsets can select a cluster.
-func (o *objects) labels(of map[string]string) map[string]string {
+func labels(of map[string]string, cluster string) map[string]string {
 	out := make(map[string]string, len(of)+1)
 	maps.Copy(out, of)
-	out[clusterLabel] = o.options.Cluster
+	out[clusterLabel] = cluster
 	return out
 }
 

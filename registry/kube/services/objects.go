@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/kube"
@@ -46,22 +45,22 @@ func newObjects(c *kube.Cluster) *objects {
 	}
 }
 
-// set adds an object or replaces it. If it was deleted, set removes it.
+// set adds what a stripper returned or replaces it. If the object was deleted, set removes it.
 func (o *objects) set(object any, deleted bool) {
 	switch x := object.(type) {
 	case *corev1.Service:
 		k := key{Namespace: x.Namespace, Name: x.Name}
 		o.service(k).object = unless(deleted, x)
 		o.changed[k] = struct{}{}
-	case *discoveryv1.EndpointSlice:
-		s := newSlice(x)
-		o.setSlice(s.key, unless(deleted || s.service.Name == "", s))
-	case *corev1.Pod:
-		o.setPod(key{Namespace: x.Namespace, Name: x.Name}, unless(deleted, o.newPod(x)))
-	case *corev1.Node:
-		o.setNode(x.Name, unless(deleted, localityOf(x)))
-	case *corev1.Namespace:
-		o.setNamespace(x.Name, unless(deleted, newNamespace(x)))
+	case *slice:
+		o.setSlice(x.key, unless(deleted || x.service.Name == "", x))
+	case *pod:
+		o.place(&x.endpoint, x.node)
+		o.setPod(x.key, unless(deleted, x))
+	case named[registry.Locality]:
+		o.setNode(x.name, unless(deleted, x.value))
+	case named[namespace]:
+		o.setNamespace(x.name, unless(deleted, x.value))
 	}
 }
 

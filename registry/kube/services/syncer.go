@@ -96,10 +96,12 @@ func (s *syncer) start(parent context.Context) {
 }
 
 // watchKind watches one kind of objects until ctx ends. without is kind.without.
-func watchKind[T, L runtime.Object](ctx context.Context, s *syncer, without string, r kube.Resource[L]) {
+func watchKind[T kube.Object, L runtime.Object](ctx context.Context, s *syncer, without string,
+	r kube.Resource[L]) {
 	k := &kind{without: without}
 	s.kinds = append(s.kinds, k)
-	set := func(deleted bool, all ...T) {
+	strip := s.objects.stripper()
+	set := func(deleted bool, all ...any) {
 		if s.since.IsZero() {
 			s.since = time.Now()
 		}
@@ -108,9 +110,8 @@ func watchKind[T, L runtime.Object](ctx context.Context, s *syncer, without stri
 		}
 	}
 	s.running.Go(func() {
-		kube.Watch(ctx, s.cluster, r, kube.Handler[T]{
-			Strip: func(x T) { strip(x) },
-			Replace: func(all []T) {
+		kube.WatchAs(ctx, s.cluster, r, func(x T) any { return strip(x) }, kube.Handler[any]{
+			Replace: func(all []any) {
 				s.do(ctx, func() {
 					if k.listed && k.warning == "" {
 						s.restart() // the other kinds may have lost their objects too, and not know it yet
@@ -120,8 +121,8 @@ func watchKind[T, L runtime.Object](ctx context.Context, s *syncer, without stri
 					k.listed, k.warning = true, ""
 				})
 			},
-			Set:    func(x T) { s.do(ctx, func() { set(false, x) }) },
-			Delete: func(x T) { s.do(ctx, func() { set(true, x) }) },
+			Set:    func(x any) { s.do(ctx, func() { set(false, x) }) },
+			Delete: func(x any) { s.do(ctx, func() { set(true, x) }) },
 			Report: func(err error) { s.do(ctx, func() { k.report(err) }) },
 		})
 	})

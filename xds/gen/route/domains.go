@@ -50,6 +50,8 @@ type serviceHostsIn struct {
 	withPorts bool
 	// domain is the mesh's suffix of short names.
 	domain string
+	// namespace is that of clients in a cluster of Kubernetes, which use the bare names of its services.
+	namespace string
 }
 
 // serviceHosts are the services of one port and their domains. Immutable.
@@ -180,13 +182,16 @@ func (in serviceHostsIn) bare(p servicePort) bool {
 
 // otherNames are what else clients call a service: the shorter forms of
 // "name.namespace.svc.<domain>" that mean the same to everybody, and its virtual addresses. The
-// bare name is not among them: it would make the routes of every namespace different. Source:
-// Istio, but for the bare name.
+// bare name is not among them, but for Pods: it would make the routes of every namespace different.
+// Source: Istio, but for the bare name.
 func (in serviceHostsIn) otherNames(s *registry.Service) []string {
 	var out []string
 	if rest, ok := strings.CutSuffix(s.Host, ".svc."+in.domain); ok && in.domain != "" {
 		if strings.Contains(rest, ".") && !strings.HasPrefix(rest, "*") {
 			out = append(out, rest, rest+".svc")
+			if name, ok := strings.CutSuffix(rest, "."+in.namespace); ok {
+				out = append(out, name)
+			}
 		}
 	}
 	for _, p := range s.VirtualIPs() {

@@ -20,6 +20,8 @@ type outboundRoutesIn struct {
 	unknown, unknownAtBound string
 	// domain is the suffix of the mesh's short names.
 	domain string
+	// namespace is where clients use the bare names of services; empty: nowhere.
+	namespace string
 }
 
 // Layer makes the route configurations of a sidecar.
@@ -65,7 +67,7 @@ func (p *outboundRoutePlanner) groupHosts(r layout.OutboundRoute) []*virtualHost
 	if p.routes[r.Group] == nil {
 		p.routes[r.Group] = newRouteIndex(e)
 	}
-	in := serviceHostsIn{services: e.Services, port: r.Port, domain: p.domain}
+	in := serviceHostsIn{services: e.Services, port: r.Port, domain: p.domain, namespace: p.namespace}
 	if r.Host != "" {
 		d, _ := p.destinations.Get(r.Host)
 		in.services, in.only = nil, d.Service

@@ -44,8 +44,12 @@ func (g *Generator) Plans(sc *push.Scope) (shared, own envoy.Plan) {
 	if sc.Type == push.Router {
 		return gatewayRoutesIn{planner, g.layouts.Gateway(sc), sc.Gateways}, nil
 	}
-	return outboundRoutesIn{planner, g.layouts.Outbound(sc), sc.Egress, layout.CatchAllRequests(sc),
-		layout.CatchAllCluster(sc), sc.Mesh.Domain}, nil
+	out := outboundRoutesIn{planner, g.layouts.Outbound(sc), sc.Egress, layout.CatchAllRequests(sc),
+		layout.CatchAllCluster(sc), sc.Mesh.Domain, ""}
+	if sc.Cluster != "" {
+		out.namespace = sc.Namespace
+	}
+	return out, nil
 }
 
 // routeConfigSpec is a whole route configuration.

@@ -1,4 +1,4 @@
-package identity
+package kube
 
 import (
 	"maps"
@@ -10,8 +10,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// failures are what failed last, by what it is about. Safe for concurrent use.
-type failures struct {
+// Failures are what failed last, by what it is about. Safe for concurrent use.
+type Failures struct {
 	mu   sync.Mutex
 	last map[string]failure // guarded by mu; by key
 }
@@ -21,8 +21,8 @@ type failure struct {
 	since time.Time
 }
 
-// note records the latest result of what a key stands for.
-func (f *failures) note(key string, err error) {
+// Note records the latest result of what a key stands for.
+func (f *Failures) Note(key string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err == nil {
@@ -39,15 +39,15 @@ func (f *failures) note(key string, err error) {
 	f.last[key] = failure{err.Error(), since}
 }
 
-// clear forgets all failures.
-func (f *failures) clear() {
+// Clear forgets all failures.
+func (f *Failures) Clear() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last = nil
 }
 
-// problems are the failures, each with what follows from it.
-func (f *failures) problems(source, consequence string) (out []feed.Problem) {
+// Problems are the failures, each with what follows from it.
+func (f *Failures) Problems(source, consequence string) (out []feed.Problem) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, x := range slices.SortedFunc(maps.Values(f.last), func(a, b failure) int { return strings.Compare(a.text, b.text) }) {

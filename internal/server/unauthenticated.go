@@ -1,0 +1,82 @@
+package server
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/peer"
+
+	"github.com/ashore-mesh/ashore/internal/connlimit"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/internal/unfinished"
+)
+
+// unauthenticated is a connection without a certificate. It is closed after a while, unless a token
+// on one of its streams makes it one of a workload.
+type unauthenticated struct {
+	raw   net.Conn         // immutable
+	conn  *unfinished.Conn // immutable
+	timer *time.Timer      // immutable
+
+	mu     sync.Mutex
+	closed bool       // guarded by mu
+	member membership // guarded by mu; zero: of no workload
+}
+
+// await returns a connection that is closed after unauthenticatedTime.
+func (t limitedTLS) await(raw, conn net.Conn) net.Conn {
+	u := &unauthenticated{raw: raw}
+	address := raw.RemoteAddr().String()
+	u.timer = time.AfterFunc(unauthenticatedTime, func() { _ = conn.Close() }) // its server notices
+	u.conn = unfinished.NewConn(connlimit.NewConn(conn, func() {
+		t.unauthenticated.CompareAndDelete(address, u)
+		u.close()
+	}), unfinished.NewBudget(unauthenticatedBytes), u.exceeded)
+	t.unauthenticated.Store(address, u)
+	return u.conn
+}
+
+// identified makes the connection of a call one of the workload that a token of the call proves.
+// Errors: the workload has too many.
+func (t limitedTLS) identified(ctx context.Context, id spiffe.ID) error {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	found, ok := t.unauthenticated.LoadAndDelete(p.Addr.String())
+	u, _ := found.(*unauthenticated)
+	if !ok {
+		return nil // it is one already
+	}
+	m, err := t.enter(id, "", u.raw)
+	if err != nil {
+		return err
+	}
+	u.timer.Stop()
+	u.conn.Move(m.budget)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.member = m; u.closed {
+		m.leave()
+	}
+	return nil
+}
+
+func (u *unauthenticated) close() {
+	u.timer.Stop()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed = true; u.member.leave != nil {
+		u.member.leave()
+	}
+}
+
+func (u *unauthenticated) exceeded() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.member.exceeded != nil {
+		u.member.exceeded()
+	}
+}
