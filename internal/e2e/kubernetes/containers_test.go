@@ -121,7 +121,8 @@ func (x *containers) volume(v corev1.Volume) string {
 				if a := s.ServiceAccountToken.Audience; a != "" {
 					audiences = []string{a}
 				}
-				file(s.ServiceAccountToken.Path, x.c.Token(x.pod.Namespace, x.pod.Spec.ServiceAccountName, x.pod.Name, audiences...))
+				file(s.ServiceAccountToken.Path,
+					x.c.Token(x.pod.Namespace, x.pod.Spec.ServiceAccountName, x.pod.Name, audiences...))
 			case s.ConfigMap != nil:
 				for name, text := range x.configMap(s.ConfigMap.Name) {
 					file(name, text)
