@@ -204,6 +204,7 @@ func (s *Server) build(ctx context.Context) error {
 	s.serveWebhook(id)
 	s.reportToClusters(id)
 	s.runLeaders()
+	s.api.More = s.problems // of all parts above
 	s.run("workloads", workloads.Run)
 	s.run("configuration", s.assembler.Run)
 	s.run("problem log", (&problemLog{sources: s.api.SourceProblems, analyzed: analyzed,
@@ -230,7 +231,6 @@ func (s *Server) serveOperators(id *identity, reach reach, workloads *shared.Run
 		s.run("certificate authority health", health.run)
 		s.collect(health.collect)
 	}
-	s.api.More = s.problems
 	s.run("admin", func(ctx context.Context) error {
 		return admin.Serve(ctx, admin.Config{Listener: s.listeners.admin, Routes: s.api.Routes(), Record: s.audit.Record,
 			Log: log, Role: s.cfg.Access.Role})

@@ -61,7 +61,7 @@ type Object interface {
 }
 
 // Watch lists and watches a kind of object until ctx ends. If the API server is unreachable, it
-// retries and reports. Only the first list and a watch that cannot continue list again.
+// retries and reports. It lists at first, and when a watch cannot continue.
 func Watch[T Object, L runtime.Object](ctx context.Context, c *Cluster, r Resource[L], h Handler[T]) {
 	WatchAs(ctx, c, r, func(t T) T {
 		if h.Strip != nil {
@@ -82,6 +82,7 @@ func WatchAs[T Object, L runtime.Object, C any](ctx context.Context, c *Cluster,
 		return err
 	}
 	s := &store[T, C]{convert, h}
+	listed := false // the watch that follows continues at the list
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = r.Fields
@@ -92,6 +93,7 @@ func WatchAs[T Object, L runtime.Object, C any](ctx context.Context, c *Cluster,
 			if err != nil {
 				return nil, explain(err)
 			}
+			listed = true
 			return s.page(list) // Replace reports it
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
@@ -99,9 +101,12 @@ func WatchAs[T Object, L runtime.Object, C any](ctx context.Context, c *Cluster,
 			lists := o.SendInitialEvents != nil
 			if lists {
 				o.ResourceVersion = "" // the newest: the data may have been lost
-			} else if err := r.continues(ctx, o.ResourceVersion); err != nil {
-				return nil, explain(err)
+			} else if !listed {
+				if err := r.continues(ctx, o.ResourceVersion); err != nil {
+					return nil, explain(err)
+				}
 			}
+			listed = false
 			w, err := r.Client.Watch(ctx, o)
 			if lists && (err == nil || apierrors.IsInvalid(err)) {
 				return w, err // the list is still to come, or is read in pages because it cannot be streamed
@@ -130,10 +135,10 @@ func (r Resource[L]) continues(ctx context.Context, version string) error {
 		return err
 	}
 	order, err := resourceversion.CompareResourceVersion(at.GetResourceVersion(), version)
-	if err == nil && order < 0 { // versions of API servers before Kubernetes 1.35 may be of any form
-		return fmt.Errorf("the cluster has lost data: it is at version %s, and was at %s", at.GetResourceVersion(), version)
+	if err == nil && order < 0 {
+		err = fmt.Errorf("the cluster has lost data: it is at version %s, and was at %s", at.GetResourceVersion(), version)
 	}
-	return nil
+	return err
 }
 
 // store converts what a reflector would store, and passes it to a Handler.

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -9,176 +10,134 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// manifests returns files of examples/kubernetes as one text.
-func manifests(t *testing.T, names ...string) string {
-	t.Helper()
-	var all []string
-	for _, name := range names {
-		text, err := os.ReadFile(filepath.Join("../../../examples/kubernetes", name+".yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, string(text))
-	}
-	return strings.Join(all, "\n---\n")
+// answer is a VirtualService that answers calls of shop/web with a status.
+func answer(status int) string {
+	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: web, namespace: shop}
+spec:
+  hosts: [web.shop.svc.cluster.local]
+  http: [{directResponse: {status: %d}}]
+`, status)
 }
 
-// webhookService has the API server find ashored, which runs outside of the cluster.
+// example is a file of examples/kubernetes.
+func (c *cluster) example(name string) string {
+	c.t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", "kubernetes", name))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// conditions waits until the conditions of the VirtualService, as text, contain words.
+func (c *cluster) conditions(words ...string) {
+	c.t.Helper()
+	harness.Eventually(c.t, fmt.Sprintf("a status with %q", words), func() error {
+		return c.each(answer(0), func(objects dynamic.ResourceInterface, o *unstructured.Unstructured) error {
+			o, err := objects.Get(context.Background(), o.GetName(), metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			text := fmt.Sprint(o.Object["status"])
+			for _, w := range words {
+				if !strings.Contains(text, w) {
+					return errors.New(text)
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// webhookService makes the API server reach ashored at the name of the examples.
 const webhookService = `
 apiVersion: v1
 kind: Service
 metadata: {name: istiod, namespace: istio-system}
-spec:
-  ports: [{name: https-webhook, port: 15017}]
+spec: {ports: [{name: webhook, port: 15017}]}
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata: {name: istiod, namespace: istio-system, labels: {kubernetes.io/service-name: istiod}}
 addressType: IPv4
-endpoints: [{addresses: [10.98.0.1]}]
-ports: [{name: https-webhook, port: 15017}]
+ports: [{name: webhook, port: 15017}]
+endpoints: [{addresses: [ADDRESS], conditions: {ready: true}}]
 `
 
-// valid and invalid are names of hosts for header. The schemas of Istio's CRDs accept both.
-const valid, invalid = "other", "o*ther"
-
-// header is a VirtualService of shop/web and another host that adds a header to answers.
-func header(value, host string) string {
-	return fmt.Sprintf(`
-apiVersion: networking.istio.io/v1
-kind: VirtualService
-metadata: {name: web, namespace: shop}
-spec:
-  hosts: [web, %q]
-  http:
-  - route: [{destination: {host: web}}]
-    headers: {response: {set: {x-version: %q}}}
-`, host, value)
-}
-
-// wantHeader checks the header that header adds.
-func wantHeader(value string) func(harness.Answer) error {
-	return func(a harness.Answer) error {
-		if got := a.Header.Get("x-version"); a.Status != http.StatusOK || got != value {
-			return fmt.Errorf("got %d with x-version %q, want %q", a.Status, got, value)
-		}
-		return nil
-	}
-}
-
-// virtualServices are the VirtualServices of namespace shop.
-func (c *cluster) virtualServices() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "virtualservices"}
-}
-
-// wantStatus waits until the status of VirtualService shop/web has a condition with these fields.
-func (c *cluster) wantStatus(kind, status string, words ...string) {
-	c.t.Helper()
-	harness.Eventually(c.t, fmt.Sprintf("condition %s is %s with %q", kind, status, words), func() error {
-		o, err := c.dynamic.Resource(c.virtualServices()).Namespace("shop").Get(context.Background(), "web", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		list, _, err := unstructured.NestedSlice(o.Object, "status", "conditions")
-		if err != nil {
-			return err
-		}
-		for _, entry := range list {
-			fields, _ := entry.(map[string]any)
-			text := fmt.Sprint(fields)
-			missing := fields["type"] != kind || fields["status"] != status
-			for _, w := range words {
-				missing = missing || !strings.Contains(text, w)
-			}
-			if !missing {
-				return nil
-			}
-		}
-		return fmt.Errorf("the conditions are %v", list)
-	})
-}
-
-// Istio's objects in a cluster are configuration of the mesh. ashored has the rights that the examples
-// give it: the webhook refuses invalid objects, and the status says which are in use. With the right to
-// read alone, ashored works and names what it may not do.
+// Istio's objects in a cluster configure a mesh of VMs. ashored has the rights of the examples: at first
+// those to read alone.
 func TestConfiguration(t *testing.T) {
 	t.Parallel()
 	hub := newHub(t)
 	c := startCluster(t, hub)
-	c.apply(manifests(t, "namespace", "roles", "bindings") + "---" + webhookService + "---" + workload("shop", "web", 1))
-	m := harness.New(t, map[string]string{"vm.yaml": group("vm")}, harness.At(hub),
-		harness.Secure("webhook: {address: '10.98.0.1:15017'}\nattestors: {kubernetes: [kubernetes]}"),
+	c.apply(c.example("namespace.yaml"))
+	c.apply(c.example("roles.yaml"))
+	readers, _, _ := strings.Cut(c.example("bindings.yaml"), "---")
+	c.apply(readers)
+	c.apply(workload("shop", "web", 1))
+	c.apply(answer(http.StatusTeapot))
+	m := harness.New(t, map[string]string{"a.yaml": group("a")}, harness.At(hub),
+		harness.Secure(fmt.Sprintf("ca: {names: [istiod.istio-system.svc]}\nwebhook: {address: %q}", harness.HubSubnet+"1:15017")),
 		harness.Sources(source("kubernetes", c.Kubeconfig("istio-system", "ashored"))))
-	vm := join(t, m, hub, "vm")
-	client := vm.Namespace.Client(t, c.clusterIP("shop", "web")+":80")
-	c.root("shop")
+	a := join(t, m, hub, "a")
+	client := a.Namespace.Client(t, c.clusterIP("shop", "web")+":80")
+	client.Want(t, "a VirtualService", web(), harness.Status(http.StatusTeapot))
+	m.WantProblem("does not allow ashored to", "leases in istio-system", "examples/kubernetes/roles.yaml")
 
-	t.Log("a valid object")
-	c.apply(header("1", valid))
-	client.Want(t, "a valid object", web(), wantHeader("1"))
-	c.wantStatus("Reconciled", "True", "Active", "observedGeneration:1")
-
-	t.Log("another writer of the status")
-	_, err := c.dynamic.Resource(c.virtualServices()).Namespace("shop").Patch(t.Context(), "web", types.JSONPatchType,
-		[]byte(`[{"op": "add", "path": "/status/conditions/-", "value": {"type": "Other", "status": "True", "reason": "Test"}}]`),
-		metav1.PatchOptions{FieldManager: "other"}, "status")
+	t.Log("status")
+	c.apply(c.example("bindings.yaml"))
+	c.conditions("reason:Active", "status:True", "observedGeneration:1")
+	c.apply(answer(9))
+	c.conditions("reason:Invalid", "status:False", "observedGeneration:2", "generation 1 stays active")
+	m.WantProblem("from 200 to 599")
+	client.Want(t, "the last valid version", web(), harness.Status(http.StatusTeapot))
+	err := c.each(answer(0), func(objects dynamic.ResourceInterface, o *unstructured.Unstructured) error {
+		o, err := objects.Get(t.Context(), o.GetName(), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+		conditions = append(conditions, map[string]any{"type": "Other", "status": "True"})
+		if err := unstructured.SetNestedSlice(o.Object, conditions, "status", "conditions"); err != nil {
+			return err
+		}
+		_, err = objects.UpdateStatus(t.Context(), o, metav1.UpdateOptions{})
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.apply(answer(http.StatusAccepted))
+	c.conditions("type:Other", "reason:Active", "observedGeneration:3")
+	client.Want(t, "a changed VirtualService", web(), harness.Status(http.StatusAccepted))
 
-	t.Log("an invalid object without a webhook")
-	c.apply(header("2", invalid))
-	c.wantStatus("Reconciled", "False", "Invalid", "observedGeneration:2", "spec.hosts[1]", "generation 1 stays active")
-	c.wantStatus("Other", "True", "Test")
-	m.WantProblem(invalid)
-	client.Want(t, "the last valid version", web(), wantHeader("1"))
-	c.apply(header("3", valid))
-	client.Want(t, "a corrected object", web(), wantHeader("3"))
-	c.wantStatus("Reconciled", "True", "observedGeneration:3")
-	c.wantStatus("Other", "True", "Test")
-
-	t.Log("the webhook")
-	c.apply(manifests(t, "webhook"))
-	harness.Eventually(t, "the webhook refuses an invalid object", func() error {
-		err := c.tryApply(header("4", invalid))
-		if err == nil || !strings.Contains(err.Error(), "denied the request") || !strings.Contains(err.Error(), "spec.hosts[1]") {
-			err = fmt.Errorf("got %v, want a refusal that names the field", err)
-			c.apply(header("3", valid))
-			return err
+	t.Log("webhook")
+	c.apply(strings.Replace(webhookService, "ADDRESS", harness.HubSubnet+"1", 1))
+	c.apply(c.example("webhook.yaml"))
+	harness.Eventually(t, "invalid objects are refused", func() error {
+		err := c.tryApply(answer(9))
+		if err == nil {
+			err = errors.New("the API server accepts one")
 		}
-		return nil
+		if strings.Contains(err.Error(), "from 200 to 599") {
+			return nil
+		}
+		return err
 	})
-	webhooks := c.client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	policy := func(want string) {
-		harness.Eventually(t, "the failure policy is "+want, func() error {
-			o, err := webhooks.Get(context.Background(), "ashore", metav1.GetOptions{})
-			if err == nil && string(*o.Webhooks[0].FailurePolicy) != want {
-				err = fmt.Errorf("it is %s", *o.Webhooks[0].FailurePolicy)
-			}
-			return err
-		})
-	}
-	policy("Fail")
-	c.apply(manifests(t, "webhook")) // somebody installs it again
-	policy("Fail")
-	c.apply(header("5", valid))
-	client.Want(t, "a valid object", web(), wantHeader("5"))
-	c.wantStatus("Other", "True", "Test")
+	c.apply(answer(http.StatusCreated))
+	client.Want(t, "a VirtualService that was validated", web(), harness.Status(http.StatusCreated))
 
-	t.Log("the right to read alone")
-	c.remove(manifests(t, "webhook", "bindings"))
-	c.apply(strings.Split(manifests(t, "bindings"), "\n---\n")[0])
-	c.apply(header("6", valid))
-	client.Want(t, "a valid object without the right to write", web(), wantHeader("6"))
-	m.WantProblem("does not allow ashored to", "leases", "examples/kubernetes/roles.yaml")
-	c.remove(header("6", valid))
-	client.Want(t, "a deleted object", web(), wantHeader(""))
+	t.Log("deletion")
+	c.remove(answer(0))
+	client.Want(t, "no VirtualService", web(), answeredBy("web-"))
 }

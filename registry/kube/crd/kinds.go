@@ -23,6 +23,7 @@ type kind struct {
 	config.KindInfo
 	version string             // the version that is watched; empty if the kind is not installed
 	stop    context.CancelFunc // ends the watch
+	missed  bool               // the latest lookup did not find it
 	known   bool               // its objects were listed, or it is not installed
 	err     error              // why it cannot be read now
 
@@ -93,15 +94,18 @@ func (s *syncer) served(ctx context.Context) (map[schema.GroupVersion][]string, 
 	return out, nil
 }
 
-// found watches each kind in the newest version that is served.
+// found watches each kind in the newest version that is served. A kind counts as not installed when
+// two lookups in a row did not find it: an API server that starts may not know all kinds yet.
 func (s *syncer) found(ctx context.Context, served map[schema.GroupVersion][]string) {
 	for _, k := range s.kinds {
 		n := slices.IndexFunc(k.Versions, func(version string) bool {
 			return slices.Contains(served[schema.GroupVersion{Group: k.Group, Version: version}], k.Plural)
 		})
-		version := ""
-		if n >= 0 {
+		missedBefore, version := k.missed, ""
+		if k.missed = n < 0; !k.missed {
 			version = k.Versions[n]
+		} else if !missedBefore {
+			continue
 		}
 		if version == k.version {
 			k.known = k.known || version == ""

@@ -201,19 +201,21 @@ func (o *objects) convert() (changed []key) {
 	}
 	for k := range o.changed {
 		s := o.service(k)
-		current := o.content(k, s).keep(s.latest)
-		if !current.equal(s.latest) {
+		previous := s.latest
+		current := o.content(k, s).keep(previous)
+		if s.latest = current; !current.equal(previous) {
 			changed = append(changed, k)
 		}
-		s.latest = current
-		if o.workload.selectors = o.workload.selectors.Without(k); current.selector != nil {
+		if current.selector == nil && previous.selector != nil {
+			o.workload.selectors = o.workload.selectors.Without(k)
+		} else if current.selector != previous.selector {
 			o.workload.selectors = o.workload.selectors.With(k, current.selector)
 		}
 		if s.object == nil && len(s.slices) == 0 {
 			delete(o.services, k)
 		}
 	}
-	clear(o.changed)
+	o.changed = map[key]struct{}{} // a map that was large stays slow to iterate
 	return changed
 }
 
