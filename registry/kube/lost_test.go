@@ -39,15 +39,10 @@ func TestLostData(t *testing.T) {
 	lists := make(chan []string, 100)
 	running.Go(func() {
 		kube.Watch(ctx, c, kube.Resource[*corev1.NamespaceList]{Name: "namespaces", Client: c.Client.CoreV1().Namespaces()},
-			kube.Handler[*corev1.Namespace]{
-				Replace: func(all []*corev1.Namespace) {
-					var names []string
-					for _, n := range all {
-						names = append(names, n.Name)
-					}
-					lists <- names
-				},
-				Set: func(*corev1.Namespace) {}, Delete: func(*corev1.Namespace) {}, Report: func(err error) { t.Log(err) },
+			kube.Handler[*corev1.Namespace, string]{
+				Convert: func(n *corev1.Namespace) string { return n.Name },
+				Replace: func(names []string) { lists <- names },
+				Set:     func(string) {}, Delete: func(string) {}, Report: func(err error) { t.Log(err) },
 			})
 	})
 	want := func(a bool) {

@@ -60,7 +60,7 @@ func (s *Source) Watch(ctx context.Context) <-chan struct{} { return s.watchers.
 // Run sends all services once all objects were listed, and then changes, until ctx ends.
 func (s *Source) Run(ctx context.Context, out chan<- batch) error {
 	y := &syncer{
-		cluster: s.cluster, changes: make(chan func()), updates: map[key]struct{}{},
+		cluster: s.cluster, changes: make(kube.Changes), updates: map[key]struct{}{},
 		publish: func(w workload) {
 			s.shared.Store(&w)
 			s.watchers.Notify()

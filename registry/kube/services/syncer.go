@@ -28,13 +28,13 @@ type (
 const gap = 5 * time.Millisecond
 
 // syncer turns the events of a cluster into feed batches. The goroutine of loop owns the state.
-// Watches run in their own goroutines and change the state through do.
+// Watches run in their own goroutines and send changes.
 type syncer struct {
 	cluster *kube.Cluster  // immutable
 	publish func(workload) // immutable
 
 	running sync.WaitGroup // the goroutines of all watches
-	changes chan func()    // see do
+	changes kube.Changes   // received by loop
 
 	// The rest is owned by loop.
 
@@ -58,19 +58,6 @@ type kind struct {
 	// without says what is missing if the cluster does not allow to read these objects. Empty if
 	// nothing works without them. warning is why they cannot be read.
 	without, warning string
-}
-
-// do runs change on the loop goroutine. It does nothing if ctx is done first.
-func (s *syncer) do(ctx context.Context, change func()) {
-	f := func() {
-		if ctx.Err() == nil {
-			change()
-		}
-	}
-	select {
-	case <-ctx.Done():
-	case s.changes <- f:
-	}
 }
 
 // start begins with no objects, and starts the watches until ctx ends.
@@ -110,9 +97,10 @@ func watchKind[T kube.Object, L runtime.Object](ctx context.Context, s *syncer, 
 		}
 	}
 	s.running.Go(func() {
-		kube.WatchAs(ctx, s.cluster, r, func(x T) any { return strip(x) }, kube.Handler[any]{
+		kube.Watch(ctx, s.cluster, r, kube.Handler[T, any]{
+			Convert: func(x T) any { return strip(x) },
 			Replace: func(all []any) {
-				s.do(ctx, func() {
+				s.changes.Do(ctx, func() {
 					if k.listed && k.warning == "" {
 						s.restart() // the other kinds may have lost their objects too, and not know it yet
 						return
@@ -121,9 +109,9 @@ func watchKind[T kube.Object, L runtime.Object](ctx context.Context, s *syncer, 
 					k.listed, k.warning = true, ""
 				})
 			},
-			Set:    func(x any) { s.do(ctx, func() { set(false, x) }) },
-			Delete: func(x any) { s.do(ctx, func() { set(true, x) }) },
-			Report: func(err error) { s.do(ctx, func() { k.report(err) }) },
+			Set:    func(x any) { s.changes.Do(ctx, func() { set(false, x) }) },
+			Delete: func(x any) { s.changes.Do(ctx, func() { set(true, x) }) },
+			Report: func(err error) { s.changes.Do(ctx, func() { k.report(err) }) },
 		})
 	})
 }
