@@ -71,6 +71,7 @@ func Watch[T Object, V any, L runtime.Object](ctx context.Context, c *Cluster, r
 		return err
 	}
 	s := &store[T, V]{h}
+	listed := false // the watch that follows continues at the list
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = r.Fields
@@ -81,6 +82,7 @@ func Watch[T Object, V any, L runtime.Object](ctx context.Context, c *Cluster, r
 			if err != nil {
 				return nil, explain(err)
 			}
+			listed = true
 			return s.page(list) // Replace reports it
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
@@ -88,9 +90,12 @@ func Watch[T Object, V any, L runtime.Object](ctx context.Context, c *Cluster, r
 			lists := o.SendInitialEvents != nil
 			if lists {
 				o.ResourceVersion = "" // the newest: the data may have been lost
-			} else if err := r.continues(ctx, o.ResourceVersion); err != nil {
-				return nil, explain(err)
+			} else if !listed {
+				if err := r.continues(ctx, o.ResourceVersion); err != nil {
+					return nil, explain(err)
+				}
 			}
+			listed = false
 			w, err := r.Client.Watch(ctx, o)
 			if lists && (err == nil || apierrors.IsInvalid(err)) {
 				return w, err // the list is still to come, or is read in pages because it cannot be streamed
