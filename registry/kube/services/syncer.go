@@ -30,8 +30,8 @@ const gap = 5 * time.Millisecond
 // syncer turns the events of a cluster into feed batches. The goroutine of loop owns the state.
 // Watches run in their own goroutines and send changes.
 type syncer struct {
-	cluster *kube.Cluster  // immutable
-	publish func(workload) // immutable
+	cluster *kube.Cluster   // immutable
+	publish func(selection) // immutable
 
 	running sync.WaitGroup // the goroutines of all watches
 	changes kube.Changes   // received by loop
@@ -48,7 +48,7 @@ type syncer struct {
 	full       bool      // the last lists were sent in a Full batch
 	outageSent string    // the error of the last batch; empty if it had none
 	warned     []feed.Problem
-	published  workload
+	published  selection
 }
 
 // kind is the state of the watch of one kind of objects.
@@ -166,8 +166,8 @@ func (s *syncer) next() (b batch, ok bool) {
 	for _, k := range s.objects.convert() {
 		s.updates[k] = struct{}{}
 	}
-	if s.published != s.objects.workload {
-		s.published = s.objects.workload
+	if s.published != s.objects.selection {
+		s.published = s.objects.selection
 		s.publish(s.published)
 	}
 	b.Full, b.Explicit, b.Since = !s.full, s.full, s.since
@@ -222,7 +222,7 @@ func (s *syncer) loading() bool {
 func (s *syncer) update(k key) update {
 	u := update{Group: k.String()}
 	if svc := s.objects.services[k]; svc != nil {
-		u.Items = svc.latest.instances
+		u.Items = svc.mesh.instances
 	}
 	return u
 }
