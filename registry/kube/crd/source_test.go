@@ -3,6 +3,7 @@ package crd
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/ashore-mesh/ashore/config"
 )
@@ -120,8 +121,24 @@ func TestUninstalled(t *testing.T) {
 	c.create(gateway("a", 1, 80))
 	out := c.run(New(Config{Cluster: c.kube}))
 	want(t, out, "full, Gateway edge/a=1")
-	c.mu.Lock()
-	clear(c.served)
-	c.mu.Unlock()
+	c.uninstall()
 	want(t, out, "Gateway edge/a")
+}
+
+// A kind that one lookup does not find stays: the API server may just have started.
+func TestMissingOnce(t *testing.T) {
+	t.Parallel()
+	c := newFakeCluster(t, config.Gateway)
+	c.create(gateway("a", 1, 80))
+	out := c.run(New(Config{Cluster: c.kube}))
+	want(t, out, "full, Gateway edge/a=1")
+	c.uninstall()
+	select {
+	case b := <-out:
+		t.Errorf("batch %s, want none", describe(b))
+	case <-time.After(3 * firstLookup / 2): // there was one lookup meanwhile
+	}
+	c.install(config.Gateway, 0)
+	c.update(gateway("a", 2, 81))
+	want(t, out, "explicit, Gateway edge/a=2")
 }
