@@ -44,8 +44,8 @@ func (m *Manager) show(ctx context.Context) (admin.Authority, error) {
 		s.Roots = append(s.Roots, root)
 	}
 	m.authority.show(&s, dependents, now)
-	if m.signers.has != nil {
-		s.Problems = append(s.Problems, expiring(m.signers.has.Roots, m.signers.file, now)...)
+	if m.signers.roots != nil {
+		s.Problems = append(s.Problems, expiring(m.signers.roots.Roots, m.signers.file, now)...)
 	}
 	s.Problems = append(s.Problems, untrusted(dependents, v.bundle, now)...)
 	if m.trouble != "" {

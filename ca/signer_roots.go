@@ -10,10 +10,10 @@ import (
 // signerRoots joins the roots of an external signer with those of an authority. The zero value has
 // none.
 type signerRoots struct {
-	file string // empty: there is no signer
-	has  *Bundle
+	file  string  // empty: there is no signer
+	roots *Bundle // as they were read last; nil: never
 
-	own, joined *Bundle // joined is own with has
+	authority, joined *Bundle // joined has the roots of authority and of the signer
 }
 
 // read reads the file. Errors: it cannot be used; the roots that were read before stay.
@@ -34,23 +34,23 @@ func (r *signerRoots) read() error {
 	if err != nil {
 		return fmt.Errorf("the roots of the signer (setting ca.signer.roots): %s: %w", r.file, err)
 	}
-	if b := NewBundle(roots...); r.has == nil || r.has.ID != b.ID {
-		r.has, r.own = b, nil
+	if b := NewBundle(roots...); r.roots == nil || r.roots.ID != b.ID {
+		r.roots, r.authority = b, nil
 	}
 	return nil
 }
 
 // contain reports whether the root with an ID is one of the signer. No rotation waits for it.
-func (r *signerRoots) contain(id string) bool { return r.has != nil && r.has.has(id) }
+func (r *signerRoots) contain(id string) bool { return r.roots != nil && r.roots.has(id) }
 
 // join returns the roots of an authority and of the signer. The result for one bundle keeps its
 // pointer while the signer's roots do not change.
-func (r *signerRoots) join(own *Bundle) *Bundle {
-	if r.has == nil {
-		return own
+func (r *signerRoots) join(authority *Bundle) *Bundle {
+	if r.roots == nil {
+		return authority
 	}
-	if r.own != own {
-		r.own, r.joined = own, NewBundle(slices.Concat(own.Roots, r.has.Roots)...)
+	if r.authority != authority {
+		r.authority, r.joined = authority, NewBundle(slices.Concat(authority.Roots, r.roots.Roots)...)
 	}
 	return r.joined
 }

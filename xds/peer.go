@@ -90,8 +90,8 @@ func (s *Server) identifyByToken(ctx context.Context) (who Peer, err error) {
 		return Peer{}, errNoCertificate
 	}
 	who.Identity, who.Expires, err = s.cfg.Token(ctx)
-	if err == nil && s.cfg.Revoked != nil {
-		err = s.cfg.Revoked(who.Identity, "")
+	if err == nil {
+		err = s.verifyAgain(who)
 	}
 	if err != nil {
 		return Peer{}, fmt.Errorf("the token: %w", err)
@@ -126,6 +126,18 @@ func (s *Server) verify(who Peer) (spiffe.ID, error) {
 		err = errors.New("the verifier returned no identity")
 	}
 	return id, err
+}
+
+// verifyAgain returns why a peer with an identity is no longer accepted. A token is good until it
+// expires, unless its identity is revoked.
+func (s *Server) verifyAgain(who Peer) (err error) {
+	switch {
+	case len(who.chain) > 0:
+		_, err = s.verify(who)
+	case s.cfg.Revoked != nil:
+		err = s.cfg.Revoked(who.Identity, "")
+	}
+	return err
 }
 
 // authorize sets the identity of a node to that of its peer. Errors: the node names another one. A
@@ -167,10 +179,7 @@ func (s *Server) Recheck() {
 // recheckAll verifies all peers again. For a large fleet it takes seconds.
 func (s *Server) recheckAll() {
 	for _, st := range s.proven() {
-		if st.who.chain == nil { // its token is good until it expires
-			continue
-		}
-		if _, err := s.verify(st.who); err != nil {
+		if err := s.verifyAgain(st.who); err != nil {
 			st.expel(err)
 		}
 	}

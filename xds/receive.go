@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/xds/ads"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -80,8 +81,9 @@ func (st *stream) introduce(ctx context.Context, node []byte) error {
 	s.add(st)
 	st.logLine(hclog.Info, "proxy connected", "proxy", p.ID, "stream", string(p.purpose), "peer", st.peer,
 		"identity", st.who.Identity, "serial", st.who.Serial, "envoy", p.Envoy, "delta", !st.sotw)
-	if st.who.chain != nil && st.checks != s.rechecks.Load() { // the pass may have been before the stream was taken in
-		if _, err := s.verify(st.who); err != nil {
+	known := st.who.Identity != (spiffe.ID{})
+	if known && st.checks != s.rechecks.Load() { // the pass may have been before the stream was taken in
+		if err := s.verifyAgain(st.who); err != nil {
 			st.expel(err)
 			return errUnauthenticated
 		}

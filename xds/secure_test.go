@@ -437,9 +437,11 @@ func TestToken(t *testing.T) {
 		node   string // namespace that the node says
 		err    error
 		expiry time.Duration
+		during bool       // the identity is revoked while the token is checked
 		want   codes.Code // of the end of the stream; OK: it is served
 	}{
 		{name: "good", node: "shop", expiry: time.Hour},
+		{name: "revoked meanwhile", node: "shop", expiry: time.Hour, during: true, want: codes.Unauthenticated},
 		{name: "of another namespace", node: "bank", expiry: time.Hour, want: codes.PermissionDenied},
 		{name: "refused", node: "shop", err: errors.New("not of this cluster"), want: codes.Unauthenticated},
 		{name: "expired", node: "shop", expiry: -time.Second, want: codes.Unauthenticated},
@@ -447,13 +449,18 @@ func TestToken(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			var revoked atomic.Bool
-			p := newSecurePlane(t, a, func(x *xds.Config) {
+			var p *plane
+			p = newSecurePlane(t, a, func(x *xds.Config) {
 				x.Token = func(context.Context) (spiffe.ID, time.Time, error) {
 					return spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}, time.Now().Add(c.expiry), c.err
 				}
 				x.Revoked = func(spiffe.ID, string) error {
 					if revoked.Load() {
 						return errors.New("it is revoked")
+					}
+					if c.during {
+						revoked.Store(true)
+						p.server.Recheck()
 					}
 					return nil
 				}

@@ -46,17 +46,14 @@ func follow[T kube.Object, L runtime.Object](t *testing.T, c *kube.Cluster, r ku
 	ctx, cancel := context.WithCancel(context.Background())
 	ended, out := make(chan struct{}), make(chan string, 100)
 	t.Cleanup(func() { cancel(); <-ended })
-	event := func(what string) func(T) { return func(o T) { out <- what + " " + describe(o) } }
+	event := func(what string) func(string) { return func(o string) { out <- what + " " + o } }
 	go func() {
 		defer close(ended)
-		kube.Watch(ctx, c, r, kube.Handler[T]{
-			Replace: func(all []T) {
-				var names []string
-				for _, o := range all {
-					names = append(names, describe(o))
-				}
-				slices.Sort(names)
-				out <- fmt.Sprint("all ", names)
+		kube.Watch(ctx, c, r, kube.Handler[T, string]{
+			Convert: describe,
+			Replace: func(all []string) {
+				slices.Sort(all)
+				out <- fmt.Sprint("all ", all)
 			},
 			Set: event("set"), Delete: event("deleted"),
 			Report: func(err error) {

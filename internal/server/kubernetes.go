@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"sync"
-	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -144,19 +143,9 @@ func (s *Server) runLeaders() {
 		if len(c.leading) == 0 {
 			continue
 		}
-		var failure atomic.Pointer[string]
-		report := func(err error) {
-			if failure.Store(nil); err != nil {
-				text := err.Error() + "; no replica can lead in the cluster"
-				failure.Store(&text)
-			}
-		}
-		s.report(func() []feed.Problem {
-			if text := failure.Load(); text != nil {
-				return problemsOf(c.Name, feed.Error, *text)
-			}
-			return nil
-		})
+		var failures kube.Failures
+		report := func(err error) { failures.Note("lease", err) }
+		s.report(func() []feed.Problem { return failures.Problems(c.Name, "; no replica can lead in the cluster") })
 		s.run("leader in the cluster "+name, func(ctx context.Context) error {
 			c.Lead(ctx, replica, report, c.lead)
 			return nil

@@ -45,23 +45,30 @@ func (t limitedTLS) identified(ctx context.Context, id spiffe.ID) error {
 	if !ok {
 		return nil
 	}
-	found, ok := t.unauthenticated.LoadAndDelete(p.Addr.String())
-	u, _ := found.(*unauthenticated)
+	found, _ := t.unauthenticated.Load(p.Addr.String())
+	u, ok := found.(*unauthenticated)
 	if !ok {
-		return nil // it is one already
+		return nil // it is closed
 	}
-	m, err := t.enter(id, "", u.raw)
-	if err != nil {
-		return err
+	m, err := u.enter(func() (membership, error) { return t.enter(id, "", u.raw) })
+	if err == nil && m.budget != nil {
+		u.conn.Move(m.budget)
 	}
-	u.timer.Stop()
-	u.conn.Move(m.budget)
+	return err
+}
+
+// enter calls f, unless the connection is one of a workload already. Then it returns none.
+func (u *unauthenticated) enter(f func() (membership, error)) (m membership, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.member = m; u.closed {
-		m.leave()
+	if u.closed || u.member.leave != nil {
+		return m, nil
 	}
-	return nil
+	if m, err = f(); err == nil {
+		u.timer.Stop()
+		u.member = m
+	}
+	return m, err
 }
 
 func (u *unauthenticated) close() {

@@ -20,9 +20,10 @@ import (
 )
 
 func pod(name, label string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", Labels: map[string]string{"app": label},
-		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}}}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", Labels: map[string]string{"app": label}}}
 }
+
+func describe(p *corev1.Pod) string { return p.Name + "=" + p.Labels["app"] }
 
 func clusterOf(client *fake.Clientset) *Cluster {
 	return &Cluster{Name: "kubernetes:east", Options: DefaultOptions(), Log: hclog.NewNullLogger(), Client: client}
@@ -57,23 +58,17 @@ func TestWatch(t *testing.T) {
 	events, reports := make(chan string, 100), make(chan error, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	describe := func(p *corev1.Pod) string {
-		if len(p.ManagedFields) > 0 {
-			return p.Name + " is not stripped"
-		}
-		return p.Name + "=" + p.Labels["app"]
-	}
 	go func() {
 		defer close(ended)
-		Watch(ctx, c, Resource[*corev1.PodList]{Name: "pods", Client: client.CoreV1().Pods("")}, Handler[*corev1.Pod]{
-			Strip: func(p *corev1.Pod) { p.ManagedFields = nil },
-			Replace: func(all []*corev1.Pod) {
+		Watch(ctx, c, Resource[*corev1.PodList]{Name: "pods", Client: client.CoreV1().Pods("")}, Handler[*corev1.Pod, string]{
+			Convert: describe,
+			Replace: func(all []string) {
 				for _, p := range all {
-					events <- "listed " + describe(p)
+					events <- "listed " + p
 				}
 			},
-			Set:    func(p *corev1.Pod) { events <- "set " + describe(p) },
-			Delete: func(p *corev1.Pod) { events <- "deleted " + describe(p) },
+			Set:    func(p string) { events <- "set " + p },
+			Delete: func(p string) { events <- "deleted " + p },
 			Report: func(err error) { reports <- err },
 		})
 	}()
@@ -111,7 +106,7 @@ func TestWatch(t *testing.T) {
 
 // An API server that cannot stream lists is asked for pages, of the newest version. Objects are
 // converted when they are read.
-func TestWatchAsPages(t *testing.T) {
+func TestPages(t *testing.T) {
 	t.Parallel()
 	client := fake.NewClientset()
 	client.PrependReactor("list", "pods", func(a kubetesting.Action) (bool, runtime.Object, error) {
@@ -131,9 +126,9 @@ func TestWatchAsPages(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer close(ended)
-		WatchAs(ctx, clusterOf(client), Resource[*corev1.PodList]{Name: "pods", Client: client.CoreV1().Pods("")},
-			func(p *corev1.Pod) string { return p.Name + "=" + p.Labels["app"] },
-			Handler[string]{
+		Watch(ctx, clusterOf(client), Resource[*corev1.PodList]{Name: "pods", Client: client.CoreV1().Pods("")},
+			Handler[*corev1.Pod, string]{
+				Convert: describe,
 				Replace: func(all []string) { lists <- strings.Join(all, " ") },
 				Report: func(err error) {
 					if err != nil {

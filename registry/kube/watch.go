@@ -31,16 +31,17 @@ type Resource[L runtime.Object] struct {
 	Fields string
 }
 
-// Handler receives the objects of a Resource, or what they were converted to. One goroutine calls its
-// functions, one at a time. The handler owns what it receives.
-type Handler[T any] struct {
-	// Strip removes what is not used from an object, before it is stored anywhere. May be nil.
-	Strip func(T)
+// Handler receives what is used of objects of type T, as values of type V. Its functions, but for
+// Report, are called one at a time.
+type Handler[T, V any] struct {
+	// Convert returns what is used of an object. It is called when an object is read, so that a large
+	// list needs little memory. It may change the object.
+	Convert func(T) V
 	// Replace receives all objects: at first, and after the watch could not continue where it broke.
 	// Objects that were there before and are not listed may be deleted, or the API server lost them.
-	Replace func([]T)
+	Replace func([]V)
 	// Set receives an object that was created or changed, and Delete one that was deleted.
-	Set, Delete func(T)
+	Set, Delete func(V)
 	// Report receives why the objects cannot be read, and nil once they can be: after Replace, or when
 	// a watch continues. It may be called from another goroutine, and several times with the same
 	// error.
@@ -62,26 +63,14 @@ type Object interface {
 
 // Watch lists and watches a kind of object until ctx ends. If the API server is unreachable, it
 // retries and reports. It lists at first, and when a watch cannot continue.
-func Watch[T Object, L runtime.Object](ctx context.Context, c *Cluster, r Resource[L], h Handler[T]) {
-	WatchAs(ctx, c, r, func(t T) T {
-		if h.Strip != nil {
-			h.Strip(t)
-		}
-		return t
-	}, h)
-}
-
-// WatchAs is Watch for a handler of what convert returns. Each object is converted when it is read, so
-// that a large list needs little memory. Handler.Strip is not called.
-func WatchAs[T Object, L runtime.Object, C any](ctx context.Context, c *Cluster, r Resource[L], convert func(T) C,
-	h Handler[C]) {
+func Watch[T Object, V any, L runtime.Object](ctx context.Context, c *Cluster, r Resource[L], h Handler[T, V]) {
 	explain := func(err error) error {
 		if ctx.Err() == nil {
 			h.Report(c.Explain(err, "list and watch", r.Name))
 		}
 		return err
 	}
-	s := &store[T, C]{convert, h}
+	s := &store[T, V]{h}
 	listed := false // the watch that follows continues at the list
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -141,16 +130,13 @@ func (r Resource[L]) continues(ctx context.Context, version string) error {
 	return err
 }
 
-// store converts what a reflector would store, and passes it to a Handler.
-type store[T Object, C any] struct {
-	convert func(T) C
-	h       Handler[C]
-}
+// store passes what a reflector would store to a Handler.
+type store[T Object, V any] struct{ h Handler[T, V] }
 
-// converted is an object while the list that it is in is read.
-type converted[C any] struct {
+// converted is a converted object while the list that it is in is read.
+type converted[V any] struct {
 	namespace, name string
-	value           C
+	value           V
 }
 
 var (
@@ -159,26 +145,34 @@ var (
 	_ metav1.ObjectMetaAccessor = (*converted[any])(nil)
 )
 
-func (c *converted[C]) GetObjectMeta() metav1.Object {
+// GetObjectMeta implements metav1.ObjectMetaAccessor: a reflector finds objects by their names.
+func (c *converted[V]) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Namespace: c.namespace, Name: c.name}
 }
 
-func (c *converted[C]) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+// GetObjectKind implements runtime.Object.
+func (c *converted[V]) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-func (c *converted[C]) DeepCopyObject() runtime.Object { return c }
+// DeepCopyObject implements runtime.Object. Nobody changes a converted.
+func (c *converted[V]) DeepCopyObject() runtime.Object { return c }
+
+// convert converts an object of a list.
+func (s *store[T, V]) convert(t T) *converted[V] {
+	return &converted[V]{t.GetNamespace(), t.GetName(), s.h.Convert(t)}
+}
 
 // Transformer implements cache.TransformingStore, for the objects of a list that is streamed.
-func (s *store[T, C]) Transformer() cache.TransformFunc {
+func (s *store[T, V]) Transformer() cache.TransformFunc {
 	return func(o any) (any, error) {
 		if t, ok := o.(T); ok {
-			return &converted[C]{t.GetNamespace(), t.GetName(), s.convert(t)}, nil
+			return s.convert(t), nil
 		}
 		return o, nil
 	}
 }
 
 // page converts a page of a list.
-func (s *store[T, C]) page(list runtime.Object) (runtime.Object, error) {
+func (s *store[T, V]) page(list runtime.Object) (runtime.Object, error) {
 	head, err := meta.ListAccessor(list)
 	if err != nil {
 		return nil, err
@@ -188,16 +182,16 @@ func (s *store[T, C]) page(list runtime.Object) (runtime.Object, error) {
 	}}
 	return out, meta.EachListItemWithAlloc(list, func(o runtime.Object) error {
 		if t, ok := o.(T); ok {
-			out.Items = append(out.Items, &converted[C]{t.GetNamespace(), t.GetName(), s.convert(t)})
+			out.Items = append(out.Items, s.convert(t))
 		}
 		return nil
 	})
 }
 
-func (s *store[T, C]) Replace(all []any, _ string) error {
-	out := make([]C, 0, len(all))
+func (s *store[T, V]) Replace(all []any, _ string) error {
+	out := make([]V, 0, len(all))
 	for _, o := range all {
-		if c, ok := o.(*converted[C]); ok {
+		if c, ok := o.(*converted[V]); ok {
 			out = append(out, c.value)
 		}
 	}
@@ -206,20 +200,20 @@ func (s *store[T, C]) Replace(all []any, _ string) error {
 	return nil
 }
 
-func (s *store[T, C]) Add(o any) error { return s.Update(o) }
+func (s *store[T, V]) Add(o any) error { return s.Update(o) }
 
-func (s *store[T, C]) Update(o any) error {
+func (s *store[T, V]) Update(o any) error {
 	if t, ok := o.(T); ok {
-		s.h.Set(s.convert(t))
+		s.h.Set(s.h.Convert(t))
 	}
 	return nil
 }
 
-func (s *store[T, C]) Delete(o any) error {
+func (s *store[T, V]) Delete(o any) error {
 	if t, ok := o.(T); ok {
-		s.h.Delete(s.convert(t))
+		s.h.Delete(s.h.Convert(t))
 	}
 	return nil
 }
 
-func (s *store[T, C]) Resync() error { return nil }
+func (s *store[T, V]) Resync() error { return nil }

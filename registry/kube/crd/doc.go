@@ -4,7 +4,7 @@
 // A Source is a config.Source. It watches each kind that the cluster serves, and validates objects
 // as files are. Each object is a group. Kinds that are not installed are looked up again.
 //
-// StatusWriter writes the condition Reconciled into the status of objects. WebhookConfig keeps the
+// StatusWriter writes the condition Reconciled into the status of objects. Webhook keeps the
 // ValidatingWebhookConfiguration "ashore" correct. Only the leader of a cluster runs these two.
 //
 // Limits: a kind that is installed later is found within 30 s. A kind that may not be read keeps the

@@ -103,6 +103,13 @@ func (c *fakeCluster) install(k config.Kind, version int) {
 	c.served[gv] = append(c.served[gv], i.Plural)
 }
 
+// uninstall removes all kinds. Watches go on.
+func (c *fakeCluster) uninstall() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.served)
+}
+
 // fail makes requests fail: those of a verb and resource, "list gateways", or "all". Nil ends that.
 func (c *fakeCluster) fail(request string, err error) {
 	c.mu.Lock()

@@ -58,7 +58,7 @@ func (k *kind) status(cluster string) update {
 func (s *syncer) findKinds(ctx context.Context) {
 	for wait := firstLookup; ; wait = min(2*wait, lastLookup) {
 		served, err := s.served(ctx)
-		s.do(ctx, func() {
+		s.changes.Do(ctx, func() {
 			if s.lookupErr = err; err == nil {
 				s.found(ctx, served)
 			}
@@ -81,6 +81,7 @@ func (s *syncer) served(ctx context.Context) (map[schema.GroupVersion][]string, 
 				continue
 			}
 			var list metav1.APIResourceList
+			// Like ServerResourcesForGroupVersion, which cannot be cancelled.
 			err := s.cluster.Client.Discovery().RESTClient().Get().AbsPath("apis", gv.Group, gv.Version).Do(ctx).Into(&list)
 			if err != nil && !apierrors.IsNotFound(err) {
 				return nil, s.cluster.Explain(err, "read", "the API group "+gv.String())
@@ -130,35 +131,25 @@ func (s *syncer) watch(ctx context.Context, k *kind) {
 	ctx, k.stop = context.WithCancel(ctx)
 	info := k.KindInfo
 	at := schema.GroupVersionResource{Group: k.Group, Version: k.version, Resource: k.Plural}
-	converted := func(u *unstructured.Unstructured) read {
-		if foreign(u) {
-			return read{object: &object{key: keyOf(info.Kind, u)}, absent: true}
-		}
-		o, up := convert(s.src.Name(), info, u)
-		o.resource = at
-		return read{object: o, update: up}
-	}
 	s.running.Go(func() {
 		kube.Watch(ctx, s.cluster, kube.Resource[*unstructured.UnstructuredList]{
 			Name: k.collection(), Client: s.cluster.Dynamic.Resource(at),
-		}, kube.Handler[*unstructured.Unstructured]{
-			Strip: strip,
-			Replace: func(all []*unstructured.Unstructured) {
-				list := make([]read, len(all))
-				for i, u := range all {
-					list[i] = converted(u)
+		}, kube.Handler[*unstructured.Unstructured, read]{
+			Convert: func(u *unstructured.Unstructured) read {
+				if foreign(u) {
+					return read{object: &object{key: keyOf(info.Kind, u)}, absent: true}
 				}
-				s.do(ctx, func() { s.listed(k, list) })
+				o, up := convert(s.src.Name(), info, u)
+				o.resource = at
+				return read{object: o, update: up}
 			},
-			Set: func(u *unstructured.Unstructured) {
-				r := converted(u)
-				s.do(ctx, func() { s.changed(r) })
+			Replace: func(all []read) { s.changes.Do(ctx, func() { s.listed(k, all) }) },
+			Set:     func(r read) { s.changes.Do(ctx, func() { s.changed(r) }) },
+			Delete: func(r read) {
+				r.absent = true
+				s.changes.Do(ctx, func() { s.changed(r) })
 			},
-			Delete: func(u *unstructured.Unstructured) {
-				r := read{object: &object{key: keyOf(info.Kind, u)}, absent: true}
-				s.do(ctx, func() { s.changed(r) })
-			},
-			Report: func(err error) { s.do(ctx, func() { s.reported(k, err) }) },
+			Report: func(err error) { s.changes.Do(ctx, func() { s.reported(k, err) }) },
 		})
 	})
 }

@@ -34,15 +34,6 @@ type object struct {
 	conditions []any  // status.conditions
 }
 
-// strip removes what is not used. Objects of other control planes become small.
-func strip(u *unstructured.Unstructured) {
-	u.SetManagedFields(nil)
-	if a := u.GetAnnotations(); a[lastApplied] != "" {
-		delete(a, lastApplied)
-		u.SetAnnotations(a)
-	}
-}
-
 // keyOf returns the key of an object.
 func keyOf(kind config.Kind, u *unstructured.Unstructured) config.Key {
 	return config.Key{Kind: kind, Namespace: u.GetNamespace(), Name: u.GetName()}
@@ -54,7 +45,8 @@ func foreign(u *unstructured.Unstructured) bool {
 	return has && rev != ownRevision
 }
 
-// convert validates an object and returns its group. source is the name of the source.
+// convert validates an object and returns its group. source is the name of the source. It removes from
+// u what is not used.
 func convert(source string, info config.KindInfo, u *unstructured.Unstructured) (*object, update) {
 	key := keyOf(info.Kind, u)
 	o := &object{key: key, generation: u.GetGeneration(), version: u.GetResourceVersion()}
@@ -62,6 +54,11 @@ func convert(source string, info config.KindInfo, u *unstructured.Unstructured) 
 		o.conditions, _ = status["conditions"].([]any)
 	}
 	delete(u.Object, "status")
+	u.SetManagedFields(nil)
+	if a := u.GetAnnotations(); a[lastApplied] != "" {
+		delete(a, lastApplied)
+		u.SetAnnotations(a)
+	}
 	spec, problems := parse(key, u)
 	up := update{Group: key.String(), Problems: problems}
 	o.problems = problems

@@ -43,7 +43,7 @@ func (s *Source) Name() string { return s.cluster.Name + "/objects" }
 // Run implements config.Source.
 func (s *Source) Run(ctx context.Context, out chan<- batch) error {
 	ctx, cancel := context.WithCancel(ctx)
-	sync := &syncer{src: s, cluster: s.cluster, log: s.cluster.Log, changes: make(chan func()),
+	sync := &syncer{src: s, cluster: s.cluster, log: s.cluster.Log, changes: make(kube.Changes),
 		pending: map[string]update{}, lost: map[string]update{}}
 	for _, info := range config.Kinds() {
 		sync.kinds = append(sync.kinds, &kind{KindInfo: info})

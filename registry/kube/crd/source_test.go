@@ -41,7 +41,6 @@ func TestObject(t *testing.T) {
 	t.Parallel()
 	u := gateway("a", 7, 80)
 	u.SetAnnotations(map[string]string{lastApplied: "{}", "x": "y"})
-	strip(u)
 	info, _ := config.Info(config.Gateway)
 	o, up := convert("kubernetes:east", info, u)
 	if len(up.Items) != 1 {

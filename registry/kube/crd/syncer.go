@@ -16,14 +16,14 @@ import (
 )
 
 // syncer turns what is read of a cluster into batches. The goroutine of loop owns the state. Watches
-// run in goroutines of their own and change the state through do.
+// run in goroutines of their own and send changes.
 type syncer struct {
 	src     *Source       // immutable
 	cluster *kube.Cluster // immutable
 	log     hclog.Logger  // immutable
 
 	running sync.WaitGroup // the watches, and the lookup of kinds
-	changes chan func()    // see do
+	changes kube.Changes   // received by loop
 
 	// The rest is owned by loop.
 
@@ -37,25 +37,12 @@ type syncer struct {
 	outageSent string // Batch.Down of the last batch
 }
 
-// read is an object as a watch delivers it, with its group.
+// read is what is used of an object, with its group.
 type read struct {
 	object *object
 	update update
 	// absent means that there is no such object for us: it was deleted, or is for another control plane.
 	absent bool
-}
-
-// do runs change on the goroutine of loop. It does nothing if ctx is done first.
-func (s *syncer) do(ctx context.Context, change func()) {
-	f := func() {
-		if ctx.Err() == nil {
-			change()
-		}
-	}
-	select {
-	case <-ctx.Done():
-	case s.changes <- f:
-	}
 }
 
 // loop applies changes and sends batches until ctx ends.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	admission "k8s.io/api/admissionregistration/v1"
@@ -63,18 +64,16 @@ func (w *Webhook) Problems() []feed.Problem {
 // kube.Cluster.Lead.
 func (w *Webhook) Run(ctx context.Context) {
 	defer w.failures.Clear()
-	changes, ended := make(chan *admission.ValidatingWebhookConfiguration), make(chan struct{})
-	go func() {
-		defer close(ended)
-		w.watch(ctx, changes)
-	}()
+	changes := make(chan *admission.ValidatingWebhookConfiguration)
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	watch.Go(func() { w.watch(ctx, changes) })
 	tick := time.NewTicker(webhookGap)
 	defer tick.Stop()
 	var latest *admission.ValidatingWebhookConfiguration
 	for {
 		select {
 		case <-ctx.Done():
-			<-ended
 			return
 		case latest = <-changes:
 		case <-tick.C:
@@ -99,7 +98,8 @@ func (w *Webhook) watch(ctx context.Context, out chan<- *admission.ValidatingWeb
 		Name:   "validatingwebhookconfigurations",
 		Client: w.cfg.Cluster.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations(),
 		Fields: "metadata.name=" + WebhookName,
-	}, kube.Handler[*admission.ValidatingWebhookConfiguration]{
+	}, kube.Handler[*admission.ValidatingWebhookConfiguration, *admission.ValidatingWebhookConfiguration]{
+		Convert: func(c *admission.ValidatingWebhookConfiguration) *admission.ValidatingWebhookConfiguration { return c },
 		Replace: func(all []*admission.ValidatingWebhookConfiguration) {
 			if len(all) == 0 {
 				send(nil)

@@ -18,7 +18,7 @@ import (
 // answerLife is how long an answer about a service account counts.
 const answerLife = time.Minute
 
-// Access tells which service accounts may have the Secrets of their namespaces. Safe for concurrent
+// Access finds out which service accounts may have the Secrets of their namespaces. Safe for concurrent
 // use.
 type Access struct {
 	cluster  *kube.Cluster // immutable
@@ -36,7 +36,7 @@ type answer struct {
 	until   time.Time
 }
 
-// NewAccess makes one that asks a cluster.
+// NewAccess returns an Access that asks a cluster.
 func NewAccess(c *kube.Cluster) *Access {
 	return &Access{cluster: c, now: time.Now, answers: map[string]answer{}}
 }

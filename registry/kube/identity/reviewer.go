@@ -31,7 +31,7 @@ type Reviewer struct {
 	failures kube.Failures
 }
 
-// NewReviewer makes one for these clusters, at least one.
+// NewReviewer returns a Reviewer for these clusters, at least one.
 func NewReviewer(clusters []*kube.Cluster) *Reviewer { return &Reviewer{clusters: clusters} }
 
 // Review has a cluster review a token, which has to be for the audience istio-ca. The API server also

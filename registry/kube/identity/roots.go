@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	applyv1 "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -50,18 +51,19 @@ type RootWriter struct {
 	wake     chan struct{} // cap 1; written when something may have to be written
 
 	mu         sync.Mutex
-	namespaces map[string]bool    // guarded by mu; false: it is terminating. Nil: not listed
-	written    map[string]string  // guarded by mu: the roots in each namespace; nil: not listed
-	latest     map[string]written // used by Run alone
+	namespaces map[string]bool   // guarded by mu; false: it is terminating. Nil: not listed
+	present    map[string]string // guarded by mu: the roots in each namespace; nil: not listed
+
+	latest map[string]write // of each namespace; used by Run alone
 }
 
-// written is what was written last into a namespace.
-type written struct {
-	text string
-	at   time.Time
+// write is a write of the roots into a namespace.
+type write struct {
+	roots string
+	at    time.Time
 }
 
-// NewRootWriter makes one.
+// NewRootWriter returns a RootWriter. Call its Run.
 func NewRootWriter(c RootWriterConfig) *RootWriter {
 	return &RootWriter{cfg: c, wake: make(chan struct{}, 1)}
 }
@@ -69,13 +71,23 @@ func NewRootWriter(c RootWriterConfig) *RootWriter {
 // Run writes until ctx ends: into new namespaces, what others changed or deleted, and new roots.
 func (w *RootWriter) Run(ctx context.Context) {
 	w.mu.Lock()
-	w.namespaces, w.written, w.latest = nil, nil, map[string]written{}
+	w.namespaces, w.present, w.latest = nil, nil, map[string]write{}
 	w.mu.Unlock()
 	defer w.failures.Clear() // the next leader has its own
 	var watches sync.WaitGroup
 	defer watches.Wait()
-	watches.Go(func() { w.watchNamespaces(ctx) })
-	watches.Go(func() { w.watchConfigMaps(ctx) })
+	core := w.cfg.Cluster.Client.CoreV1()
+	watches.Go(func() {
+		follow(ctx, w, kube.Resource[*corev1.NamespaceList]{Name: "namespaces", Client: core.Namespaces()}, &w.namespaces,
+			func(o *corev1.Namespace) entry[bool] {
+				return entry[bool]{o.Name, o.Status.Phase != corev1.NamespaceTerminating}
+			})
+	})
+	watches.Go(func() {
+		follow(ctx, w, kube.Resource[*corev1.ConfigMapList]{Name: "configmaps",
+			Client: core.ConfigMaps(metav1.NamespaceAll), Fields: "metadata.name=" + rootsName}, &w.present,
+			func(o *corev1.ConfigMap) entry[string] { return entry[string]{o.Namespace, o.Data[rootsKey]} })
+	})
 	changed := w.cfg.Changed(ctx)
 	for {
 		var again <-chan time.Time
@@ -92,44 +104,29 @@ func (w *RootWriter) Run(ctx context.Context) {
 	}
 }
 
-// watchNamespaces keeps namespaces up to date.
-func (w *RootWriter) watchNamespaces(ctx context.Context) {
-	c := w.cfg.Cluster
-	set := func(o *corev1.Namespace) { w.namespaces[o.Name] = o.Status.Phase != corev1.NamespaceTerminating }
-	kube.Watch(ctx, c, kube.Resource[*corev1.NamespaceList]{Name: "namespaces", Client: c.Client.CoreV1().Namespaces()},
-		kube.Handler[*corev1.Namespace]{
-			Replace: func(list []*corev1.Namespace) {
-				w.change(func() {
-					w.namespaces = map[string]bool{}
-					for _, o := range list {
-						set(o)
-					}
-				})
-			},
-			Set:    func(o *corev1.Namespace) { w.change(func() { set(o) }) },
-			Delete: func(o *corev1.Namespace) { w.change(func() { delete(w.namespaces, o.Name) }) },
-			Report: func(err error) { w.failures.Note("namespaces", err) },
-		})
+// entry is what is used of an object in a namespace, or of a Namespace.
+type entry[V any] struct {
+	namespace string
+	value     V
 }
 
-// watchConfigMaps keeps written up to date.
-func (w *RootWriter) watchConfigMaps(ctx context.Context) {
-	c := w.cfg.Cluster
-	kube.Watch(ctx, c, kube.Resource[*corev1.ConfigMapList]{Name: "configmaps",
-		Client: c.Client.CoreV1().ConfigMaps(metav1.NamespaceAll), Fields: "metadata.name=" + rootsName},
-		kube.Handler[*corev1.ConfigMap]{
-			Replace: func(list []*corev1.ConfigMap) {
-				w.change(func() {
-					w.written = map[string]string{}
-					for _, o := range list {
-						w.written[o.Namespace] = o.Data[rootsKey]
-					}
-				})
-			},
-			Set:    func(o *corev1.ConfigMap) { w.change(func() { w.written[o.Namespace] = o.Data[rootsKey] }) },
-			Delete: func(o *corev1.ConfigMap) { w.change(func() { delete(w.written, o.Namespace) }) },
-			Report: func(err error) { w.failures.Note("configmaps", err) },
-		})
+// follow keeps a map of w up to date with the objects of a kind until ctx ends.
+func follow[T kube.Object, V any, L runtime.Object](ctx context.Context, w *RootWriter, r kube.Resource[L],
+	m *map[string]V, convert func(T) entry[V]) {
+	kube.Watch(ctx, w.cfg.Cluster, r, kube.Handler[T, entry[V]]{
+		Convert: convert,
+		Replace: func(all []entry[V]) {
+			w.change(func() {
+				*m = map[string]V{}
+				for _, e := range all {
+					(*m)[e.namespace] = e.value
+				}
+			})
+		},
+		Set:    func(e entry[V]) { w.change(func() { (*m)[e.namespace] = e.value }) },
+		Delete: func(e entry[V]) { w.change(func() { delete(*m, e.namespace) }) },
+		Report: func(err error) { w.failures.Note(r.Name, err) },
+	})
 }
 
 // change changes what is known of the cluster, and wakes Run.
@@ -144,11 +141,11 @@ func (w *RootWriter) change(f func()) {
 func (w *RootWriter) due(roots string) (out []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.namespaces == nil || w.written == nil {
+	if w.namespaces == nil || w.present == nil {
 		return nil
 	}
 	for namespace, active := range w.namespaces {
-		if active && w.written[namespace] != roots {
+		if active && w.present[namespace] != roots {
 			out = append(out, namespace)
 		}
 	}
@@ -160,7 +157,7 @@ func (w *RootWriter) write(ctx context.Context) time.Duration {
 	roots, again := string(w.cfg.Roots()), time.Duration(0)
 	for _, namespace := range w.due(roots) {
 		last := w.latest[namespace]
-		if wait := rewritePause - time.Since(last.at); last.text == roots && wait > 0 {
+		if wait := rewritePause - time.Since(last.at); last.roots == roots && wait > 0 {
 			again = rewritePause
 			continue
 		}
@@ -175,7 +172,7 @@ func (w *RootWriter) write(ctx context.Context) time.Duration {
 			w.failures.Note("write", w.cfg.Cluster.Explain(err, "create and patch", "configmaps"))
 			return retryPause // the others would fail too
 		}
-		w.latest[namespace] = written{roots, time.Now()}
+		w.latest[namespace] = write{roots, time.Now()}
 		if !task.Sleep(ctx, writePause) {
 			return 0
 		}

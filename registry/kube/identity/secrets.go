@@ -18,12 +18,6 @@ import (
 // otherSecrets selects what may be for gateways. Source: Istio, SecretsFieldSelector.
 const otherSecrets = "type!=helm.sh/release.v1,type!=" + string(corev1.SecretTypeServiceAccountToken)
 
-// secretKeys are the keys of a Secret that are used: those of Istio, and those of Kubernetes.
-// Source: Istio, package credentials/kube.
-func secretKeys() []string {
-	return []string{"cert", "key", "cacert", "crl", "tls.crt", "tls.key", "ca.crt", "ca.crl"}
-}
-
 // Secrets reads the Secrets of a cluster that gateways may use. It implements secret.Source. Safe for
 // concurrent use.
 type Secrets struct {
@@ -35,10 +29,15 @@ type Secrets struct {
 	// unread is why they cannot be read, and lost why those that were read are in doubt. Both are nil
 	// if all is well.
 	unread, lost error // guarded by mu
-	version      int   // guarded by mu: changes when what Read returns does
 }
 
-// NewSecrets makes one. Run reads.
+// gatewaySecret is what a Secret has for gateways. content is zero if that is nothing.
+type gatewaySecret struct {
+	name    secret.Name
+	content secret.Secret
+}
+
+// NewSecrets returns the Secrets of a cluster. Call its Run.
 func NewSecrets(c *kube.Cluster) *Secrets {
 	return &Secrets{cluster: c, have: map[secret.Name]secret.Secret{}}
 }
@@ -57,85 +56,66 @@ func (s *Secrets) Read() (map[secret.Name]secret.Secret, error) {
 func (s *Secrets) Run(ctx context.Context) error {
 	kube.Watch(ctx, s.cluster, kube.Resource[*corev1.SecretList]{Name: "secrets",
 		Client: s.cluster.Client.CoreV1().Secrets(metav1.NamespaceAll), Fields: otherSecrets},
-		kube.Handler[*corev1.Secret]{Strip: strip, Replace: s.replace, Report: s.report,
-			Set:    func(o *corev1.Secret) { s.change(func() { s.set(o) }) },
-			Delete: func(o *corev1.Secret) { s.change(func() { s.put(nameOf(o), secret.Secret{}) }) },
+		kube.Handler[*corev1.Secret, gatewaySecret]{Convert: convert, Replace: s.replace, Report: s.report,
+			Set:    func(x gatewaySecret) { s.change(func() bool { return s.put(x.name, x.content) }) },
+			Delete: func(x gatewaySecret) { s.change(func() bool { return s.put(x.name, secret.Secret{}) }) },
 		})
 	return nil
 }
 
-// strip leaves the name and the keys that are used. Annotations may have copies of keys.
-func strip(o *corev1.Secret) {
-	data := map[string][]byte{}
-	for _, k := range secretKeys() {
-		if v := o.Data[k]; len(v) > 0 {
-			data[k] = v
-		}
-	}
-	*o = corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name,
-		ResourceVersion: o.ResourceVersion}, Data: data}
-}
-
-func nameOf(o *corev1.Secret) secret.Name { return secret.Name{Namespace: o.Namespace, Name: o.Name} }
-
-// change changes what was read, and reports it if Read returns something else. Most Secrets of a
+// change changes what was read. f returns whether Read returns something else: most Secrets of a
 // cluster are not for gateways.
-func (s *Secrets) change(f func()) {
+func (s *Secrets) change(f func() bool) {
 	s.mu.Lock()
-	before := s.version
-	f()
-	changed := s.version != before
+	changed := f()
 	s.mu.Unlock()
 	if changed {
 		s.watchers.Notify()
 	}
 }
 
-// set adds or replaces a Secret. The caller holds mu.
-func (s *Secrets) set(o *corev1.Secret) { s.put(nameOf(o), convert(o.Data)) }
-
-// put adds or replaces what is for gateways; zero: nothing is. The caller holds mu.
-func (s *Secrets) put(n secret.Name, v secret.Secret) {
+// put adds or replaces what is for gateways; zero: nothing is. It returns whether that is new. The
+// caller holds mu.
+func (s *Secrets) put(n secret.Name, v secret.Secret) bool {
 	if s.have[n] == v {
-		return
+		return false
 	}
-	s.version++
 	if s.have[n] = v; v == (secret.Secret{}) {
 		delete(s.have, n)
 	}
+	return true
 }
 
 // replace takes a list. An API server that lost its data lists nothing: all stay then.
-func (s *Secrets) replace(list []*corev1.Secret) {
-	s.change(func() {
-		s.version++
+func (s *Secrets) replace(list []gatewaySecret) {
+	s.change(func() bool {
 		before := s.have
 		s.have = map[secret.Name]secret.Secret{}
-		for _, o := range list {
-			s.set(o)
+		for _, x := range list {
+			s.put(x.name, x.content)
 		}
 		if s.lost = nil; len(s.have) == 0 && len(before) > 0 {
 			s.have = before
 			s.lost = fmt.Errorf("cluster %s has no Secret with a certificate any more: restart ashored if that is intended",
 				s.cluster.Name)
 		}
+		return true
 	})
 }
 
 // report notes whether Secrets can be read.
 func (s *Secrets) report(err error) {
-	s.change(func() {
-		if fmt.Sprint(s.unread) != fmt.Sprint(err) {
-			s.unread = err
-			s.version++
-		}
+	s.change(func() bool {
+		changed := fmt.Sprint(s.unread) != fmt.Sprint(err)
+		s.unread = err
+		return changed
 	})
 }
 
-// convert returns what a Secret has for gateways; zero: nothing. Half of a pair counts as nothing:
-// many Secrets that are not for gateways have a "key".
-func convert(data map[string][]byte) secret.Secret {
-	text := func(k string) string { return string(data[k]) }
+// convert returns what a Secret has for gateways. Half of a pair counts as nothing: many Secrets that
+// are not for gateways have a "key". Source: Istio, package credentials/kube.
+func convert(o *corev1.Secret) gatewaySecret {
+	text := func(k string) string { return string(o.Data[k]) }
 	var out secret.Secret
 	for _, pair := range [][2]string{{"tls.crt", "tls.key"}, {"cert", "key"}} { // the latter has precedence
 		if certificate, key := text(pair[0]), text(pair[1]); certificate != "" && key != "" {
@@ -145,5 +125,5 @@ func convert(data map[string][]byte) secret.Secret {
 	if out.Authorities = cmp.Or(text("cacert"), text("ca.crt")); out.Authorities != "" {
 		out.Revoked = cmp.Or(text("crl"), text("ca.crl"))
 	}
-	return out
+	return gatewaySecret{secret.Name{Namespace: o.Namespace, Name: o.Name}, out}
 }

@@ -9,7 +9,6 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes/typed/certificates/v1"
 
 	"github.com/ashore-mesh/ashore/registry/kube"
@@ -25,7 +24,7 @@ type Signer struct {
 	name    string        // immutable
 }
 
-// NewSigner makes one for the signer of that name, such as example.com/mesh.
+// NewSigner returns a Signer for the signer of that name, such as example.com/mesh.
 func NewSigner(c *kube.Cluster, name string) *Signer { return &Signer{c, name} }
 
 // Sign creates a CertificateSigningRequest for a request in PEM, approves it, waits for the
@@ -69,7 +68,7 @@ func (s *Signer) sign(ctx context.Context, request []byte, validity time.Duratio
 func (s *Signer) await(ctx context.Context, requests v1.CertificateSigningRequestInterface,
 	last *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	w, err := requests.Watch(ctx, metav1.ListOptions{ResourceVersion: last.ResourceVersion,
-		FieldSelector: fields.OneTermEqualSelector("metadata.name", last.Name).String()})
+		FieldSelector: "metadata.name=" + last.Name})
 	if err != nil {
 		return nil, s.cluster.Explain(err, "watch", "certificatesigningrequests")
 	}

@@ -17,8 +17,8 @@ import (
 // exportToAnnotation is an annotation of Services. Source: istio.io, "Resource Annotations".
 const exportToAnnotation = "networking.istio.io/exportTo"
 
-// content is what a Service becomes.
-type content struct {
+// meshService is what a Service is in the mesh.
+type meshService struct {
 	// instances is empty if the Service cannot be a service of the mesh.
 	instances []registry.Instances
 	// selector is nil if the Service selects no workloads.
@@ -26,36 +26,36 @@ type content struct {
 }
 
 // keep returns current with the pointers of previous where the contents are equal.
-func (c content) keep(previous content) content {
-	if len(c.instances) == 0 || len(previous.instances) == 0 {
-		return c
+func (m meshService) keep(previous meshService) meshService {
+	if len(m.instances) == 0 || len(previous.instances) == 0 {
+		return m
 	}
-	c.instances[0] = registry.Keep(previous.instances[0], c.instances[0])
-	if s, p := c.selector, previous.selector; s != nil && p != nil {
-		s.Service = c.instances[0].Service
+	m.instances[0] = registry.Keep(previous.instances[0], m.instances[0])
+	if s, p := m.selector, previous.selector; s != nil && p != nil {
+		s.Service = m.instances[0].Service
 		if s.Service == p.Service && maps.Equal(s.Labels, p.Labels) && maps.Equal(s.Targets, p.Targets) {
-			c.selector = p
+			m.selector = p
 		}
 	}
-	return c
+	return m
 }
 
-// equal reports whether two contents have the same pointers.
-func (c content) equal(o content) bool {
-	return slices.Equal(c.instances, o.instances) && c.selector == o.selector
+// equal reports whether two services have the same pointers.
+func (m meshService) equal(o meshService) bool {
+	return slices.Equal(m.instances, o.instances) && m.selector == o.selector
 }
 
-// content converts a Service. It is empty if there is no such Service, or if it has no TCP port.
+// meshService converts a Service. It is empty if there is no such Service, or if it has no TCP port.
 // Source: Istio, ConvertService.
-func (o *objects) content(k key, s *service) content {
+func (o *objects) meshService(k key, s *service) meshService {
 	if s.object == nil {
-		return content{}
+		return meshService{}
 	}
 	spec := &s.object.Spec
 	ports, targets := portsOfService(spec.Ports)
 	host := strings.ToLower(k.Name + "." + k.Namespace + ".svc." + o.options.Domain)
 	if len(ports) == 0 || !dnsname.Valid(host) {
-		return content{}
+		return meshService{}
 	}
 	out := &registry.Service{
 		Key:      registry.Key{Host: host, Namespace: k.Namespace},
@@ -72,11 +72,11 @@ func (o *objects) content(k key, s *service) content {
 	case spec.Type == corev1.ServiceTypeExternalName:
 		name := strings.ToLower(strings.TrimSuffix(spec.ExternalName, "."))
 		if !dnsname.Valid(name) {
-			return content{}
+			return meshService{}
 		}
 		out.Resolution, out.External, out.AutoAddress = registry.DNS, true, true
 		endpoint := registry.Endpoint{Address: name, Namespace: k.Namespace}
-		return content{instances: []registry.Instances{{Service: out, Endpoints: list(endpoint)}}}
+		return meshService{instances: []registry.Instances{{Service: out, Endpoints: list(endpoint)}}}
 	case spec.ClusterIP == corev1.ClusterIPNone && !onlyHTTP(ports):
 		// Clients choose a Pod by its address, and there is no number to translate.
 		out.Resolution = registry.Passthrough
@@ -88,11 +88,11 @@ func (o *objects) content(k key, s *service) content {
 		out.ExternalAddresses = externalAddresses(s.object)
 	}
 	in := registry.Instances{Service: out, Endpoints: list(o.endpoints(k, s, ports)...)}
-	c := content{instances: []registry.Instances{in}}
+	m := meshService{instances: []registry.Instances{in}}
 	if len(spec.Selector) > 0 && out.Resolution == registry.Static {
-		c.selector = &registry.Selector{Service: out, Labels: spec.Selector, Targets: targets}
+		m.selector = &registry.Selector{Service: out, Labels: spec.Selector, Targets: targets}
 	}
-	return c
+	return m
 }
 
 func list(items ...registry.Endpoint) *registry.EndpointList {

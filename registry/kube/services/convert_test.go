@@ -61,7 +61,7 @@ func describe(o *objects) string {
 	o.convert()
 	var out strings.Builder
 	for _, k := range sortedKeys(o.used()) {
-		s := o.services[k].latest.instances[0].Service
+		s := o.services[k].mesh.instances[0].Service
 		fmt.Fprintf(&out, "%s %s %v", s.Host, s.Resolution, s.Addresses)
 		for _, p := range s.Ports {
 			fmt.Fprintf(&out, " %d/%s/%s>%d", p.Number, p.Name, p.Protocol, p.TargetPort)
@@ -73,7 +73,7 @@ func describe(o *objects) string {
 			fmt.Fprintf(&out, " %s", s.Distribution)
 		}
 		out.WriteString("\n")
-		for _, ep := range o.services[k].latest.instances[0].Endpoints.All() {
+		for _, ep := range o.services[k].mesh.instances[0].Endpoints.All() {
 			fmt.Fprintf(&out, "  %s %v %s %s", ep.Address, ep.Ports, ep.Health, ep.Workload)
 			if ep.ServiceAccount != "" {
 				fmt.Fprintf(&out, " as %s", ep.ServiceAccount)
@@ -358,8 +358,8 @@ func TestConvertService(t *testing.T) {
 	o := testObjects()
 	o.set(o.stripper()(s), false)
 	o.convert()
-	got := o.services[key{Namespace: "shop", Name: "web"}].latest
-	want := content{
+	got := o.services[key{Namespace: "shop", Name: "web"}].mesh
+	want := meshService{
 		instances: []registry.Instances{{
 			Service: &registry.Service{
 				Key:               registry.Key{Host: "web.shop.svc.cluster.local", Namespace: "shop"},
@@ -374,13 +374,13 @@ func TestConvertService(t *testing.T) {
 	}
 	want.selector = &registry.Selector{Service: want.instances[0].Service, Labels: map[string]string{"app": "web"},
 		Targets: map[string]string{"http": "web"}}
-	addresses := cmp.AllowUnexported(content{})
+	addresses := cmp.AllowUnexported(meshService{})
 	if d := cmp.Diff(want, got, addresses, cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
 	// What does not change keeps its pointers.
 	o.set(o.stripper()(s.DeepCopy()), false)
-	if changed := o.convert(); len(changed) > 0 || o.services[key{Namespace: "shop", Name: "web"}].latest.selector != got.selector {
+	if changed := o.convert(); len(changed) > 0 || o.services[key{Namespace: "shop", Name: "web"}].mesh.selector != got.selector {
 		t.Errorf("an equal Service changed %v", changed)
 	}
 }

@@ -40,7 +40,7 @@ func FuzzObjects(f *testing.F) {
 		o.set(o.stripper()(object), false)
 		o.convert()
 		for k := range o.used() {
-			saved, err := json.Marshal(o.services[k].latest.instances[0])
+			saved, err := json.Marshal(o.services[k].mesh.instances[0])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,19 +84,19 @@ func FuzzOrder(f *testing.F) {
 		}
 		count := func(o *objects) [7]int {
 			return [7]int{len(o.services), len(o.slices), len(o.pods), len(o.slicesOf), len(o.nodes),
-				o.workload.pods.Len(), o.workload.selectors.Len()}
+				o.selection.pods.Len(), o.selection.selectors.Len()}
 		}
 		if want, got := count(listed), count(o); got != want {
 			t.Errorf("indexes have %v entries after events, and %v after a list", got, want)
 		}
-		for k, s := range listed.workload.selectors.All() {
-			if got := o.workload.selectors.At(k); got == nil || !got.Service.Equal(s.Service) ||
+		for k, s := range listed.selection.selectors.All() {
+			if got := o.selection.selectors.At(k); got == nil || !got.Service.Equal(s.Service) ||
 				!maps.Equal(got.Labels, s.Labels) {
 				t.Errorf("selector of %s is %+v, want %+v", k, got, s)
 			}
 		}
-		for k, ep := range listed.workload.pods.All() {
-			if got := o.workload.pods.At(k); got == nil || !got.Equal(ep) {
+		for k, ep := range listed.selection.pods.All() {
+			if got := o.selection.pods.At(k); got == nil || !got.Equal(ep) {
 				t.Errorf("Pod %s is %+v, want %+v", k, got, ep)
 			}
 		}

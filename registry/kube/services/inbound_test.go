@@ -43,7 +43,7 @@ status: {podIP: 10.0.0.1, podIPs: [{ip: 10.0.0.1}, {ip: "fd00::1"}]}
 	o.convert()
 	in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
 	for k := range o.used() {
-		s := o.services[k].latest.instances[0]
+		s := o.services[k].mesh.instances[0]
 		in.Services = in.Services.With(s.Service.Key, s.Service)
 		in.Endpoints = in.Endpoints.With(s.Service.Key, s.Endpoints)
 	}
@@ -88,7 +88,7 @@ func TestTwoClusters(t *testing.T) {
 		}
 		o.convert()
 		parts = append(parts, registry.Part{Source: cluster,
-			Instances: o.services[key{Namespace: "shop", Name: "web"}].latest.instances[0]})
+			Instances: o.services[key{Namespace: "shop", Name: "web"}].mesh.instances[0]})
 	}
 	joined := registry.JoinConfig{}.Join(parts)
 	if len(joined) != 1 || joined[0].Endpoints.Len() != 2 || len(joined[0].Problems()) > 0 {

@@ -24,16 +24,16 @@ type objects struct {
 	nodes      map[string]registry.Locality
 	namespaces map[string]namespace
 
-	changed  map[key]struct{}    // the services to convert again
-	moved    map[string]struct{} // the Nodes whose Pods have to be placed again
-	workload workload
+	changed   map[key]struct{}    // the services to convert again
+	moved     map[string]struct{} // the Nodes whose Pods have to be placed again
+	selection selection
 }
 
 // service is a Service and its EndpointSlices, either of which may be missing.
 type service struct {
 	object *corev1.Service
-	slices []*slice // sorted by name
-	latest content  // as of the last convert
+	slices []*slice    // sorted by name
+	mesh   meshService // as of the last convert
 }
 
 func newObjects(c *kube.Cluster) *objects {
@@ -138,9 +138,9 @@ func (o *objects) setPod(k key, current *pod) {
 	}
 	put(o.pods, k, current)
 	if current == nil || len(current.addresses) == 0 {
-		o.workload.pods = o.workload.pods.Without(k)
+		o.selection.pods = o.selection.pods.Without(k)
 	} else {
-		o.workload.pods = o.workload.pods.With(k, &current.endpoint)
+		o.selection.pods = o.selection.pods.With(k, &current.endpoint)
 	}
 	if previous != nil && current != nil {
 		same := *previous
@@ -189,8 +189,8 @@ func (o *objects) placePods(which func(*pod) bool) {
 	}
 }
 
-// convert converts the services that changed since the last call, and returns the keys of those whose
-// content changed.
+// convert converts the services that changed since the last call, and returns the keys of those that
+// are different in the mesh.
 func (o *objects) convert() (changed []key) {
 	if len(o.moved) > 0 {
 		o.placePods(func(p *pod) bool {
@@ -201,15 +201,15 @@ func (o *objects) convert() (changed []key) {
 	}
 	for k := range o.changed {
 		s := o.service(k)
-		previous := s.latest
-		current := o.content(k, s).keep(previous)
-		if s.latest = current; !current.equal(previous) {
+		previous := s.mesh
+		current := o.meshService(k, s).keep(previous)
+		if s.mesh = current; !current.equal(previous) {
 			changed = append(changed, k)
 		}
 		if current.selector == nil && previous.selector != nil {
-			o.workload.selectors = o.workload.selectors.Without(k)
+			o.selection.selectors = o.selection.selectors.Without(k)
 		} else if current.selector != previous.selector {
-			o.workload.selectors = o.workload.selectors.With(k, current.selector)
+			o.selection.selectors = o.selection.selectors.With(k, current.selector)
 		}
 		if s.object == nil && len(s.slices) == 0 {
 			delete(o.services, k)
@@ -219,11 +219,11 @@ func (o *objects) convert() (changed []key) {
 	return changed
 }
 
-// used returns the keys of the services that have content.
+// used returns the keys of the services that are in the mesh.
 func (o *objects) used() map[key]struct{} {
 	out := make(map[key]struct{}, len(o.services))
 	for k, s := range o.services {
-		if len(s.latest.instances) > 0 {
+		if len(s.mesh.instances) > 0 {
 			out[k] = struct{}{}
 		}
 	}

@@ -20,13 +20,13 @@ type Config struct {
 // Source supplies the services of one cluster. Run it once. Its other methods are safe for
 // concurrent use.
 type Source struct {
-	cluster  *kube.Cluster            // immutable
-	shared   atomic.Pointer[workload] // written by Run
-	watchers task.Broadcaster         // of shared
+	cluster   *kube.Cluster             // immutable
+	selection atomic.Pointer[selection] // written by Run
+	watchers  task.Broadcaster          // of selection
 }
 
-// workload is what others select from: see Pods and Selectors.
-type workload struct {
+// selection has the Pods that ServiceEntries select, and the Services that select WorkloadEntries.
+type selection struct {
 	pods      pmap.Map[registry.ObjectKey, *registry.Endpoint]
 	selectors pmap.Map[registry.ObjectKey, *registry.Selector]
 }
@@ -36,7 +36,7 @@ var _ feed.Source[registry.Instances] = (*Source)(nil)
 // New returns a Source. It sends no request.
 func New(cfg Config) *Source {
 	s := &Source{cluster: cfg.Cluster}
-	s.shared.Store(&workload{})
+	s.selection.Store(&selection{})
 	return s
 }
 
@@ -45,12 +45,14 @@ func (s *Source) Name() string { return s.cluster.Name }
 
 // Pods returns the Pods that have an address, as endpoints. Endpoint.Ports has the named ports of
 // their containers. It is empty before the first batch, and keeps its content in an outage.
-func (s *Source) Pods() pmap.Map[registry.ObjectKey, *registry.Endpoint] { return s.shared.Load().pods }
+func (s *Source) Pods() pmap.Map[registry.ObjectKey, *registry.Endpoint] {
+	return s.selection.Load().pods
+}
 
 // Selectors returns the Services that select workloads. It is empty before the first batch, and
 // keeps its content in an outage.
 func (s *Source) Selectors() pmap.Map[registry.ObjectKey, *registry.Selector] {
-	return s.shared.Load().selectors
+	return s.selection.Load().selectors
 }
 
 // Watch returns a channel that receives after Pods or Selectors changed, until ctx ends. It may
@@ -60,9 +62,9 @@ func (s *Source) Watch(ctx context.Context) <-chan struct{} { return s.watchers.
 // Run sends all services once all objects were listed, and then changes, until ctx ends.
 func (s *Source) Run(ctx context.Context, out chan<- batch) error {
 	y := &syncer{
-		cluster: s.cluster, changes: make(chan func()), updates: map[key]struct{}{},
-		publish: func(w workload) {
-			s.shared.Store(&w)
+		cluster: s.cluster, changes: make(kube.Changes), updates: map[key]struct{}{},
+		publish: func(now selection) {
+			s.selection.Store(&now)
 			s.watchers.Notify()
 		},
 	}

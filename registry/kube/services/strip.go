@@ -62,3 +62,17 @@ func stripService(s *corev1.Service) *corev1.Service {
 		Spec: s.Spec, Status: s.Status,
 	}
 }
+
+// localityOf returns the locality of a Node.
+func localityOf(n *corev1.Node) registry.Locality {
+	return registry.Locality{
+		Region: n.Labels[regionLabel], Zone: n.Labels[zoneLabel], SubZone: n.Labels[subZoneLabel],
+	}
+}
+
+// namespace is what is used of a Namespace.
+type namespace struct{ network, distribution string }
+
+func newNamespace(n *corev1.Namespace) namespace {
+	return namespace{n.Labels[registry.NetworkLabel], n.Annotations[registry.DistributionAnnotation]}
+}

@@ -28,13 +28,13 @@ type (
 const gap = 5 * time.Millisecond
 
 // syncer turns the events of a cluster into feed batches. The goroutine of loop owns the state.
-// Watches run in their own goroutines and change the state through do.
+// Watches run in their own goroutines and send changes.
 type syncer struct {
-	cluster *kube.Cluster  // immutable
-	publish func(workload) // immutable
+	cluster *kube.Cluster   // immutable
+	publish func(selection) // immutable
 
 	running sync.WaitGroup // the goroutines of all watches
-	changes chan func()    // see do
+	changes kube.Changes   // received by loop
 
 	// The rest is owned by loop.
 
@@ -48,7 +48,7 @@ type syncer struct {
 	full       bool      // the last lists were sent in a Full batch
 	outageSent string    // the error of the last batch; empty if it had none
 	warned     []feed.Problem
-	published  workload
+	published  selection
 }
 
 // kind is the state of the watch of one kind of objects.
@@ -58,19 +58,6 @@ type kind struct {
 	// without says what is missing if the cluster does not allow to read these objects. Empty if
 	// nothing works without them. warning is why they cannot be read.
 	without, warning string
-}
-
-// do runs change on the loop goroutine. It does nothing if ctx is done first.
-func (s *syncer) do(ctx context.Context, change func()) {
-	f := func() {
-		if ctx.Err() == nil {
-			change()
-		}
-	}
-	select {
-	case <-ctx.Done():
-	case s.changes <- f:
-	}
 }
 
 // start begins with no objects, and starts the watches until ctx ends.
@@ -110,9 +97,10 @@ func watchKind[T kube.Object, L runtime.Object](ctx context.Context, s *syncer, 
 		}
 	}
 	s.running.Go(func() {
-		kube.WatchAs(ctx, s.cluster, r, func(x T) any { return strip(x) }, kube.Handler[any]{
+		kube.Watch(ctx, s.cluster, r, kube.Handler[T, any]{
+			Convert: func(x T) any { return strip(x) },
 			Replace: func(all []any) {
-				s.do(ctx, func() {
+				s.changes.Do(ctx, func() {
 					if k.listed && k.warning == "" {
 						s.restart() // the other kinds may have lost their objects too, and not know it yet
 						return
@@ -121,9 +109,9 @@ func watchKind[T kube.Object, L runtime.Object](ctx context.Context, s *syncer, 
 					k.listed, k.warning = true, ""
 				})
 			},
-			Set:    func(x any) { s.do(ctx, func() { set(false, x) }) },
-			Delete: func(x any) { s.do(ctx, func() { set(true, x) }) },
-			Report: func(err error) { s.do(ctx, func() { k.report(err) }) },
+			Set:    func(x any) { s.changes.Do(ctx, func() { set(false, x) }) },
+			Delete: func(x any) { s.changes.Do(ctx, func() { set(true, x) }) },
+			Report: func(err error) { s.changes.Do(ctx, func() { k.report(err) }) },
 		})
 	})
 }
@@ -178,8 +166,8 @@ func (s *syncer) next() (b batch, ok bool) {
 	for _, k := range s.objects.convert() {
 		s.updates[k] = struct{}{}
 	}
-	if s.published != s.objects.workload {
-		s.published = s.objects.workload
+	if s.published != s.objects.selection {
+		s.published = s.objects.selection
 		s.publish(s.published)
 	}
 	b.Full, b.Explicit, b.Since = !s.full, s.full, s.since
@@ -234,7 +222,7 @@ func (s *syncer) loading() bool {
 func (s *syncer) update(k key) update {
 	u := update{Group: k.String()}
 	if svc := s.objects.services[k]; svc != nil {
-		u.Items = svc.latest.instances
+		u.Items = svc.mesh.instances
 	}
 	return u
 }
