@@ -46,18 +46,19 @@ func (c *cluster) root(namespace string) (text string) {
 	return text
 }
 
-// startAgent runs our agent with Envoy in a Pod, with a token that is bound to the Pod.
-func (c *cluster) startAgent(p *pod, account, root, address string) *harness.Process {
+// startAgent runs our agent with Envoy in a Pod, with a token that is bound to the Pod, and more flags.
+func (c *cluster) startAgent(p *pod, account, root, address string, flags ...string) *harness.Process {
 	c.t.Helper()
 	namespace, name, _ := strings.Cut(p.name, "/")
 	dir := c.t.TempDir()
 	c.write(filepath.Join(dir, "token"), c.Token(namespace, account, name, "istio-ca"))
 	c.write(filepath.Join(dir, "root.pem"), root)
 	p.ns.NFT(fmt.Sprintf(redirect, harness.ProxyGID))
-	return p.ns.Start("agent "+p.name, harness.ProxyGID, harness.Program("ashore-agent"), "join", "--control-plane", address,
+	argv := append([]string{harness.Program("ashore-agent"), "join", "--control-plane", address,
 		"--service-account-token", filepath.Join(dir, "token"), "--ca-file", filepath.Join(dir, "root.pem"), "--namespace", namespace,
-		"--name", name, "--address", p.ns.IP, "--state", filepath.Join(dir, "state"), "--labels", "app="+account,
-		"--interception", "redirect", "--envoy", testenvoy.Path(c.t), "--set", "drain.maximum=1s")
+		"--name", name, "--address", p.ns.IP, "--state", filepath.Join(dir, "state"), "--labels", "app=" + account,
+		"--interception", "redirect", "--envoy", testenvoy.Path(c.t), "--set", "drain.maximum=1s"}, flags...)
+	return p.ns.Start("agent "+p.name, harness.ProxyGID, argv...)
 }
 
 // provenBy checks that a Pod or VM answered whose proxy saw the certificate of a service account.
