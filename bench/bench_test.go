@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // comparisonOf has the same figures in every phase.
 func comparisonOf(c setup, ours, floor fleet.Figures) comparison {
 	out := comparison{setup: c}
-	for _, p := range []string{"connect", "endpoint", "route", "churn", "policy"} {
+	for _, p := range []string{"connect", "endpoint", "route", "churn", "policy", "readiness", "rolling"} {
 		ours.Phase, floor.Phase = p, p
 		out.ours.Phases, out.floor.Phases = append(out.ours.Phases, ours), append(out.floor.Phases, floor)
 	}
@@ -45,9 +45,11 @@ func TestReport(t *testing.T) {
 			"| endpoint | last proxy | 30 ms | 10 ms | 3.00 | + 20 ms | reached |\n", 2},
 		// A server that leaves proxies out is not fast.
 		"proxies missing": {setup{Shape: shape, Proxies: 5}, fleet.Figures{ServerCPU: 0.1, Missing: 1},
-			"With ashored 5 proxies did not converge", 8},
+			"With ashored 7 proxies did not converge", 8},
 		"policies": {setup{Shape: judged, Proxies: 5, TLS: true}, fleet.Figures{MaxMs: 10},
 			"| policy | last proxy | 10 ms | 10 ms | 1.00 | + 20 ms | reached |\n", 0},
+		"Kubernetes": {setup{Shape: shape, Proxies: 5, Kubernetes: true}, fleet.Figures{MaxMs: 20.1},
+			"| readiness | last proxy, 99 % | 20 ms | 10 ms | 2.01 | 20 ms | **missed** |\n", 2},
 		"title": {setup{Shape: judged, Proxies: 5, TLS: true}, fleet.Figures{},
 			"**10 services × 4 endpoints, 5 proxies, unscoped, mutual TLS, strict, 200 policies**\n", 0},
 	} {
@@ -101,20 +103,23 @@ func TestParseFlags(t *testing.T) {
 	for _, tc := range []struct {
 		args                 string
 		plain, secure, joins int
+		cluster              bool
 	}{
-		{"", 2, 0, 0},
-		{"-proxies 50", 1, 0, 0},
-		{"-tls", 0, 3, 0},
-		{"-tls -proxies 50", 0, 2, 0},
-		{"-joins 50", 0, 0, 50},
-		{"-all", 5, 3, 1000},
+		{"", 2, 0, 0, false},
+		{"-proxies 50", 1, 0, 0, false},
+		{"-tls", 0, 3, 0, false},
+		{"-tls -proxies 50", 0, 2, 0, false},
+		{"-joins 50", 0, 0, 50, false},
+		{"-kubernetes", 0, 0, 0, true},
+		{"-all", 5, 3, 1000, true},
 	} {
 		b, err := parseFlags(strings.Fields(tc.args))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(b.plain) != tc.plain || len(b.secure) != tc.secure || b.joins != tc.joins {
-			t.Errorf("%q: %d and %d fleets, %d joins", tc.args, len(b.plain), len(b.secure), b.joins)
+		if len(b.plain) != tc.plain || len(b.secure) != tc.secure || b.joins != tc.joins ||
+			b.cluster != tc.cluster {
+			t.Errorf("%q: %d and %d fleets, %d joins, a cluster: %t", tc.args, len(b.plain), len(b.secure), b.joins, b.cluster)
 		}
 	}
 }

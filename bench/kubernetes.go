@@ -60,6 +60,8 @@ func (b *bench) kubernetes(ctx context.Context) (string, error) {
 		s.Set(service, endpoint, ip)
 		return nil
 	}))
+	t.row("with proxies", "memory at its peak", fmt.Sprintf("%.0f MB", median(out.ours, "rolling",
+		func(f fleet.Figures) float64 { return f.PeakMB })), "", "")
 	return t.String() + out.report(), err
 }
 

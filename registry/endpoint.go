@@ -65,6 +65,9 @@ type Endpoint struct {
 // network of a workload. Source: istio.io.
 const NetworkLabel = "topology.istio.io/network"
 
+// ClusterLabel is the label with the ID of an endpoint's cluster of Kubernetes. Source: istio.io.
+const ClusterLabel = "topology.istio.io/cluster"
+
 // InterceptionLabel with the value InterceptionNone marks an endpoint whose proxy is bypassed:
 // connections reach the application, except at the ports of a Sidecar's ingress listeners.
 const InterceptionLabel, InterceptionNone = "ashore.io/interception", "none"

@@ -203,10 +203,12 @@ func TestSecurityContexts(t *testing.T) {
 			root := s.RunAsUser != nil && *s.RunAsUser == 0
 			nonRoot := s.RunAsNonRoot != nil && *s.RunAsNonRoot || pod.SecurityContext != nil &&
 				pod.SecurityContext.RunAsNonRoot != nil && *pod.SecurityContext.RunAsNonRoot
-			if *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+			if *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem ||
+				!slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 				t.Errorf("%s of %s: %+v", c.Name, d.Name, s)
 			}
-			if root != (c.Name == "redirect") || nonRoot == root || root != slices.Equal(s.Capabilities.Add, []corev1.Capability{"NET_ADMIN"}) {
+			network := slices.Equal(s.Capabilities.Add, []corev1.Capability{"NET_ADMIN"})
+			if root != (c.Name == "redirect") || nonRoot == root || root != network {
 				t.Errorf("%s of %s: root %v, not root %v, capabilities %v", c.Name, d.Name, root, nonRoot, s.Capabilities)
 			}
 			if c.Resources.Limits.Memory().IsZero() {

@@ -212,7 +212,8 @@ func leading(t *testing.T, client kubernetes.Interface, kubeconfig string) {
 		return err
 	})
 	eventually(t, func() error {
-		found, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "ashore", metav1.GetOptions{})
+		hooks := client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+		found, err := hooks.Get(t.Context(), "ashore", metav1.GetOptions{})
 		if err == nil && !bytes.Equal(found.Webhooks[0].ClientConfig.CABundle, pem) {
 			err = fmt.Errorf("the caBundle is %q, %v", found.Webhooks[0].ClientConfig.CABundle, hook.Problems())
 		}

@@ -69,6 +69,6 @@ func (m *Merger[K, T]) TakeChanged() []SavedGroup[T] {
 		}
 		out = append(out, saved)
 	}
-	clear(m.unsaved)
+	m.unsaved = map[groupID]struct{}{} // a map that was large stays slow to iterate
 	return out
 }

@@ -111,7 +111,8 @@ func readImage(t *testing.T, path string) *image {
 	}
 	i.decode(i.blob(manifest.Config, mediaConfig), &i.config)
 	i.tag = index.Manifests[0].Annotations["org.opencontainers.image.ref.name"]
-	if p := index.Manifests[0].Platform; p.Architecture != i.config.Architecture || p.OS != "linux" || i.config.OS != "linux" {
+	p := index.Manifests[0].Platform
+	if p.Architecture != i.config.Architecture || p.OS != "linux" || i.config.OS != "linux" {
 		t.Errorf("%s: platform %+v in the index, %+v in the image", path, p, i.config)
 	}
 	i.readLayers(manifest.Layers)
@@ -158,7 +159,8 @@ func (i *image) checkDocker(manifest, config descriptor, layers []descriptor) {
 	name := manifest.Annotations["io.containerd.image.name"]
 	if len(docker) != 1 || docker[0].Config != blobPath(config) || !slices.Equal(docker[0].Layers, want) ||
 		!slices.Equal(docker[0].RepoTags, []string{name}) || !strings.HasSuffix(name, ":"+i.tag) {
-		i.t.Errorf("manifest.json %+v, want config %s, layers %v, name %s with tag %s", docker, blobPath(config), want, name, i.tag)
+		i.t.Errorf("manifest.json %+v, want config %s, layers %v, name %s with tag %s",
+			docker, blobPath(config), want, name, i.tag)
 	}
 }
 
@@ -205,7 +207,8 @@ func (i *image) unpack(dir string) {
 				i.t.Fatal(err)
 			}
 			if h.Uid != 0 || h.Gid != 0 || h.Mode&0o7022 != 0 || h.Mode&0o444 != 0o444 {
-				i.t.Errorf("%s: owner %d:%d, mode %o; want root, readable by all and writable by nobody else", h.Name, h.Uid, h.Gid, h.Mode)
+				i.t.Errorf("%s: owner %d:%d, mode %o; want root, readable by all and writable by nobody else",
+					h.Name, h.Uid, h.Gid, h.Mode)
 			}
 			switch h.Typeflag {
 			case tar.TypeDir:

@@ -87,7 +87,7 @@ func TestConfiguration(t *testing.T) {
 	c.apply(workload("shop", "web", 1))
 	c.apply(answer(http.StatusTeapot))
 	m := harness.New(t, map[string]string{"a.yaml": group("a")}, harness.At(hub),
-		harness.Secure(fmt.Sprintf("ca: {names: [istiod.istio-system.svc]}\nwebhook: {address: %q}", harness.HubSubnet+"1:15017")),
+		harness.Secure("ca: {names: [istiod.istio-system.svc]}\nwebhook: {address: \""+harness.HubSubnet+"1:15017\"}"),
 		harness.Sources(source("kubernetes", c.Kubeconfig("istio-system", "ashored"))))
 	a := join(t, m, hub, "a")
 	client := a.Namespace.Client(t, c.clusterIP("shop", "web")+":80")

@@ -61,7 +61,7 @@ type containers struct {
 	pod     *corev1.Pod
 	images  map[string]string // unpacked, by name without tag
 	volumes map[string]string // folders
-	hosts   string            // a file
+	etc     string            // a folder with the files hosts and resolv.conf
 }
 
 // containersOf returns the containers of a running Pod. hosts are names with their addresses, instead
@@ -79,14 +79,15 @@ func (c *cluster) containersOf(p *pod, images, hosts map[string]string) *contain
 	for _, v := range object.Spec.Volumes {
 		out.volumes[v.Name] = out.volume(v)
 	}
-	out.hosts = filepath.Join(c.t.TempDir(), "hosts")
+	out.etc = c.t.TempDir()
 	text := "127.0.0.1 localhost\n"
 	for name, address := range hosts {
 		text += address + " " + name + "\n"
 	}
-	c.write(out.hosts, text)
-	if err := os.Chmod(out.hosts, 0o644); err != nil {
-		c.t.Fatal(err)
+	for name, text := range map[string]string{"hosts": text, "resolv.conf": "nameserver " + c.hub.IP + "\n"} {
+		if err := os.WriteFile(filepath.Join(out.etc, name), []byte(text), 0o644); err != nil {
+			c.t.Fatal(err)
+		}
 	}
 	return out
 }
@@ -120,7 +121,8 @@ func (x *containers) volume(v corev1.Volume) string {
 				if a := s.ServiceAccountToken.Audience; a != "" {
 					audiences = []string{a}
 				}
-				file(s.ServiceAccountToken.Path, x.c.Token(x.pod.Namespace, x.pod.Spec.ServiceAccountName, x.pod.Name, audiences...))
+				file(s.ServiceAccountToken.Path,
+					x.c.Token(x.pod.Namespace, x.pod.Spec.ServiceAccountName, x.pod.Name, audiences...))
 			case s.ConfigMap != nil:
 				for name, text := range x.configMap(s.ConfigMap.Name) {
 					file(name, text)
@@ -195,16 +197,16 @@ func (x *containers) argv(name string, command ...string) []string {
 		env = append(env, k+"="+v)
 	}
 	out := append(env, "sh", "-c", enter, "sh", root, user)
-	mounts := []string{x.hosts + ":/etc/hosts"}
+	x.mountPoint(root, "/proc", true)
+	x.mountPoint(root, "/dev", true)
+	var mounts []string
 	for _, m := range container.VolumeMounts {
+		x.mountPoint(root, m.MountPath, true)
 		mounts = append(mounts, x.volumes[m.Name]+":"+m.MountPath)
 	}
-	for _, dir := range []string{"/proc", "/dev"} {
-		x.mountPoint(root, dir, true)
-	}
-	for _, m := range mounts {
-		_, at, _ := strings.Cut(m, ":")
-		x.mountPoint(root, at, at != "/etc/hosts")
+	for _, name := range []string{"hosts", "resolv.conf"} {
+		x.mountPoint(root, "/etc/"+name, false)
+		mounts = append(mounts, filepath.Join(x.etc, name)+":/etc/"+name)
 	}
 	out = append(append(out, mounts...), "--")
 	if len(command) == 0 {

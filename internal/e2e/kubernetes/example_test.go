@@ -89,7 +89,8 @@ spec: {hosts: [web], http: [{timeout: -1s, route: [{destination: {host: web}}]}]
 		x.run("redirect")
 		x.start("agent")
 		healthy(t, hub, pods[name], ":15020/healthz/ready")
-		if out, err := x.exec("agent", "ashore-agent", "status", "--state", "/var/lib/ashore-agent/state"); err != nil {
+		out, err := x.exec("agent", "ashore-agent", "status", "--state", "/var/lib/ashore-agent/state")
+		if strings.Contains(out, " bad ") || !strings.Contains(out, "spiffe://cluster.local/ns/shop/sa/"+name) {
 			t.Errorf("status of %s: %v\n%s", name, err, out)
 		}
 	}
@@ -105,7 +106,8 @@ spec: {hosts: [web], http: [{timeout: -1s, route: [{destination: {host: web}}]}]
 		}
 		return err
 	})
-	if out, err := ashored.exec("ashored", "ashorectl", "problems"); err != nil || strings.TrimSpace(out) != "no problems" {
+	out, err := ashored.exec("ashored", "ashorectl", "problems")
+	if err != nil || strings.TrimSpace(out) != "no problems" {
 		t.Errorf("problems: %v\n%s", err, out)
 	}
 }

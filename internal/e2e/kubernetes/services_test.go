@@ -229,7 +229,7 @@ func TestServices(t *testing.T) {
 	t.Log("lost data")
 	c.pause(true)
 	c.Forget()
-	m.WantProblem("web.shop.svc.cluster.local")
+	m.WantProblem("Service shop/web", "still active")
 	answerers(t, client, web(), "web-", 2)
 	load.Clean(t, 100)
 	c.apply(workload("shop", "web", 1))

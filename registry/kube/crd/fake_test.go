@@ -180,7 +180,8 @@ func (c *fakeCluster) update(u *unstructured.Unstructured) {
 
 func (c *fakeCluster) delete(u *unstructured.Unstructured) {
 	c.t.Helper()
-	err := c.dynamic.Resource(gvrOf(u)).Namespace(u.GetNamespace()).Delete(c.t.Context(), u.GetName(), metav1.DeleteOptions{})
+	objects := c.dynamic.Resource(gvrOf(u)).Namespace(u.GetNamespace())
+	err := objects.Delete(c.t.Context(), u.GetName(), metav1.DeleteOptions{})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -15,7 +15,8 @@ func FuzzObject(f *testing.F) {
 		`{"apiVersion":"networking.istio.io/v1","kind":"Gateway","metadata":{"name":"a","namespace":"edge","generation":3},` +
 			`"spec":{"servers":[{"hosts":["*"],"port":{"number":80,"name":"http","protocol":"HTTP"}}]},` +
 			`"status":{"conditions":[{"type":"Reconciled","status":"True"},{"type":"Other"},1]}}`,
-		`{"apiVersion":"networking.istio.io/v1","kind":"VirtualService","metadata":{"name":"a","labels":{"istio.io/rev":"x"}}}`,
+		`{"apiVersion":"networking.istio.io/v1","kind":"VirtualService",` +
+			`"metadata":{"name":"a","labels":{"istio.io/rev":"x"}}}`,
 		`{"kind":"List","items":[{"kind":"Gateway"}]}`, `{"kind":"Gateway","metadata":{"name":"b"},"status":7}`,
 		`{"kind":"Gateway","metadata":{"name":"é\u2028<\/\u0000","annotations":{"x":1}},"spec":{"a":1e999}}`,
 	} {

@@ -23,7 +23,7 @@ type kind struct {
 	config.KindInfo
 	version string             // the version that is watched; empty if the kind is not installed
 	stop    context.CancelFunc // ends the watch
-	missing bool               // it is watched, but the last lookup did not find it
+	missed  bool               // the latest lookup did not find it
 	known   bool               // its objects were listed, or it is not installed
 	err     error              // why it cannot be read now
 
@@ -95,27 +95,23 @@ func (s *syncer) served(ctx context.Context) (map[schema.GroupVersion][]string, 
 	return out, nil
 }
 
-// found watches each kind in the newest version that is served. A kind is uninstalled if two lookups
-// in a row do not find it.
+// found watches each kind in the newest version that is served. A kind counts as not installed when
+// two lookups in a row did not find it: an API server that starts may not know all kinds yet.
 func (s *syncer) found(ctx context.Context, served map[schema.GroupVersion][]string) {
 	for _, k := range s.kinds {
 		n := slices.IndexFunc(k.Versions, func(version string) bool {
 			return slices.Contains(served[schema.GroupVersion{Group: k.Group, Version: version}], k.Plural)
 		})
-		version := ""
-		if n >= 0 {
+		missedBefore, version := k.missed, ""
+		if k.missed = n < 0; !k.missed {
 			version = k.Versions[n]
+		} else if !missedBefore {
+			continue
 		}
 		if version == k.version {
 			k.known = k.known || version == ""
-			k.missing = false
 			continue
 		}
-		if version == "" && !k.missing {
-			k.missing = true // look again: an API server that starts may not know all kinds yet
-			continue
-		}
-		k.missing = false
 		if k.stop != nil {
 			k.stop()
 			k.stop = nil

@@ -139,7 +139,8 @@ func installCRDs(t *testing.T, c *testkube.Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "kubernetes", "customresourcedefinitions.gen.yaml"))
+	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)),
+		"kubernetes", "customresourcedefinitions.gen.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,8 @@ func applyCRDs(t *testing.T, c *testkube.Cluster, text, parameters string) {
 		if crd == nil {
 			continue
 		}
-		if err := c.Call(http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"+parameters, crd, nil); err != nil {
+		path := "/apis/apiextensions.k8s.io/v1/customresourcedefinitions" + parameters
+		if err := c.Call(http.MethodPost, path, crd, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -176,8 +178,9 @@ func webhookServer(t *testing.T) (configuration map[string]any, roots []byte) {
 	return map[string]any{
 		"metadata": map[string]any{"name": WebhookName},
 		"webhooks": []any{map[string]any{
-			"name": "validation.ashore.io", "failurePolicy": "Ignore", "sideEffects": "None", "admissionReviewVersions": []any{"v1"},
-			"clientConfig": map[string]any{"url": server.URL + "/validate"},
+			"name": "validation.ashore.io", "failurePolicy": "Ignore", "sideEffects": "None",
+			"admissionReviewVersions": []any{"v1"},
+			"clientConfig":            map[string]any{"url": server.URL + "/validate"},
 			"rules": []any{map[string]any{"apiGroups": []any{"networking.istio.io"}, "apiVersions": []any{"*"},
 				"operations": []any{"CREATE", "UPDATE"}, "resources": []any{"*"}}},
 		}},
@@ -199,7 +202,8 @@ func (g gateways) create(name string, port int) error {
 
 func (g gateways) get(name string) *unstructured.Unstructured {
 	g.t.Helper()
-	u, err := g.c.Dynamic.Resource(gvrOf(gateway(name, 1, 80))).Namespace("edge").Get(g.t.Context(), name, metav1.GetOptions{})
+	objects := g.c.Dynamic.Resource(gvrOf(gateway(name, 1, 80))).Namespace("edge")
+	u, err := objects.Get(g.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -348,7 +352,8 @@ func TestRealCluster(t *testing.T) {
 	groups := []string{"networking.istio.io", "security.istio.io", "telemetry.istio.io", "extensions.istio.io"}
 	account(t, real, "ashored", rule(groups, all, "list", "watch"), rule(groups, []string{"*/status"}, "patch"),
 		rule(groups, []string{"gateways"}, "create"),
-		map[string]any{"apiGroups": []string{"admissionregistration.k8s.io"}, "resources": []string{"validatingwebhookconfigurations"},
+		map[string]any{"apiGroups": []string{"admissionregistration.k8s.io"},
+			"resources":     []string{"validatingwebhookconfigurations"},
 			"resourceNames": []string{WebhookName}, "verbs": []string{"list", "watch", "patch"}})
 	o := kube.DefaultOptions()
 	o.Kubeconfig = real.Kubeconfig("istio-system", "everything")
@@ -375,7 +380,8 @@ func TestRealCluster(t *testing.T) {
 	g.wantStatus("a", "Reconciled False Invalid 2 spec.servers[0].port.number: ")
 	m.wantGeneration("a", "1")
 	g.change("a", func(u *unstructured.Unstructured) {
-		if err := unstructured.SetNestedSlice(u.Object, []any{map[string]any{"type": "Other", "status": "True"}}, "status", "conditions"); err != nil {
+		other := []any{map[string]any{"type": "Other", "status": "True"}}
+		if err := unstructured.SetNestedSlice(u.Object, other, "status", "conditions"); err != nil {
 			t.Error(err)
 		}
 	}, "status")

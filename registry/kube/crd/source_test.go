@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 func TestSource(t *testing.T) {
@@ -125,20 +126,43 @@ func TestUninstalled(t *testing.T) {
 	want(t, out, "Gateway edge/a")
 }
 
-// A kind that one lookup does not find stays: the API server may just have started.
-func TestMissingOnce(t *testing.T) {
+// After a restart, objects of a kind that may not be read stay, also if that began long ago.
+func TestForbiddenKindRestart(t *testing.T) {
 	t.Parallel()
-	c := newFakeCluster(t, config.Gateway)
-	c.create(gateway("a", 1, 80))
-	out := c.run(New(Config{Cluster: c.kube}))
-	want(t, out, "full, Gateway edge/a=1")
-	c.uninstall()
-	select {
-	case b := <-out:
-		t.Errorf("batch %s, want none", describe(b))
-	case <-time.After(3 * firstLookup / 2): // there was one lookup meanwhile
+	c := newFakeCluster(t, config.Gateway, config.Sidecar)
+	sidecar := gateway("s", 1, 80) // without one, the source would lose all its items, which then stay
+	sidecar.SetKind("Sidecar")
+	sidecar.Object["spec"] = map[string]any{"egress": []any{map[string]any{"hosts": []any{"*/*"}}}}
+	c.create(sidecar)
+	c.fail("list gateways", forbidden("gateways"))
+	info, _ := config.Info(config.Gateway)
+	src := New(Config{Cluster: c.kube})
+	_, known := convert(src.Name(), info, gateway("a", 1, 80))
+	m := feed.NewMerger(feed.Config[config.Key, *config.Object]{Settle: 2 * time.Second,
+		KeyOf: func(o *config.Object) config.Key { return o.Key }}, []feed.SourceConfig{{Name: src.Name()}})
+	now := time.Now()
+	unreadable := update{Group: "gateways.networking.istio.io", Unreadable: true}
+	m.Apply(batch{Source: src.Name(), Updates: []update{known, unreadable}}, now.Add(-time.Hour))
+	out := c.run(src)
+	for range 2 {
+		m.Apply(<-out, now)
 	}
-	c.install(config.Gateway, 0)
-	c.update(gateway("a", 2, 81))
-	want(t, out, "explicit, Gateway edge/a=2")
+	m.Expire(now.Add(time.Minute))
+	if len(m.Items(known.Items[0].Key)) == 0 {
+		t.Error("the Gateway is removed")
+	}
+}
+
+// One lookup is not enough to believe that a kind is not installed.
+func TestNotFoundOnce(t *testing.T) {
+	t.Parallel()
+	c := newFakeCluster(t)
+	info, _ := config.Info(config.Gateway)
+	s := &syncer{src: New(Config{Cluster: c.kube}), cluster: c.kube, kinds: []*kind{{KindInfo: info}}}
+	for _, want := range []bool{false, true} {
+		s.found(t.Context(), nil)
+		if got := s.complete(); got != want {
+			t.Errorf("complete is %v, want %v", got, want)
+		}
+	}
 }

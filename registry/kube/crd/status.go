@@ -104,15 +104,16 @@ func (w *StatusWriter) writeSome(ctx context.Context) {
 			delete(w.written, key)
 		}
 	}
-	found := map[string][]feed.Problem{}
+	found := map[config.Key][]feed.Problem{}
 	for _, p := range w.cfg.Problems() {
 		if p.Source == w.cfg.Source.Name() {
-			found[p.Object] = append(found[p.Object], p)
+			key := config.ParseKey(p.Object)
+			found[key] = append(found[key], p)
 		}
 	}
 	left := writesPerGap
 	for key, o := range objects {
-		want, known := w.judge(o, w.cfg.Active(key), found[key.String()])
+		want, known := w.judge(o, w.cfg.Active(key), found[key])
 		if !known || want == w.written[key] || time.Since(w.refused[key.Kind]) < refusedGap {
 			continue
 		}
@@ -138,6 +139,9 @@ func (w *StatusWriter) judge(o *object, active *config.Object, found []feed.Prob
 		return c, false
 	case !ours:
 		c.status, c.reason = "False", "Overridden"
+	}
+	if len(found) == 0 { // nearly all objects, every second
+		return c, true
 	}
 	var lines []string
 	for _, p := range slices.SortedFunc(slices.Values(found), errorsFirst) {

@@ -81,7 +81,8 @@ func (w *statusWorld) conditions(name string) string {
 	var out []string
 	for _, entry := range list {
 		m := entry.(map[string]any)
-		out = append(out, fmt.Sprint(m["type"], "=", m["status"], " ", m["reason"], " ", m["observedGeneration"], " ", m["message"]))
+		out = append(out, fmt.Sprintf("%v=%v %v %v %v", m["type"], m["status"], m["reason"], m["observedGeneration"],
+			m["message"]))
 	}
 	return strings.Join(out, "; ")
 }
@@ -110,7 +111,8 @@ func TestStatus(t *testing.T) {
 	w.want(0, "Other=True")
 
 	invalid := w.get("a")
-	invalid.Object["spec"], invalid.Object["metadata"] = gateway("a", 2, 0).Object["spec"], gateway("a", 2, 0).Object["metadata"]
+	invalid.Object["spec"] = gateway("a", 2, 0).Object["spec"]
+	invalid.Object["metadata"] = gateway("a", 2, 0).Object["metadata"]
 	w.c.update(invalid)
 	w.read(invalid)
 	w.want(1, "Other=True <nil> <nil> <nil>; Reconciled=False Invalid 2 spec.servers[0].port.number: ")
@@ -137,7 +139,8 @@ func TestStatusNotActive(t *testing.T) {
 	other := *mine
 	other.Origin.Source = "files"
 	w.active[o.key] = &other
-	w.problems = []feed.Problem{{Severity: feed.Error, Source: "kubernetes:east/objects", Object: o.key.String(), Text: "defined in web.yaml"}}
+	w.problems = []feed.Problem{{Severity: feed.Error, Source: "kubernetes:east/objects", Object: o.key.String(),
+		Text: "defined in web.yaml"}}
 	w.want(1, "Reconciled=False Overridden 1 defined in web.yaml")
 }
 

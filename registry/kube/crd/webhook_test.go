@@ -41,6 +41,7 @@ func (c *fakeCluster) webhookState() string {
 func TestWebhookReconcile(t *testing.T) {
 	t.Parallel()
 	denied := errors.New(`admission webhook "validation.ashore.io" denied the request: spec.servers[0].hosts[0]: ...`)
+	other := errors.New(`admission webhook "other" denied the request`)
 	for name, tc := range map[string]struct {
 		roots  string // in the cluster
 		policy admission.FailurePolicyType
@@ -48,11 +49,12 @@ func TestWebhookReconcile(t *testing.T) {
 		want   string
 		error  string
 	}{
-		"no roots":             {"", admission.Ignore, denied, "Ignore pem", ""},
-		"old roots":            {"old", admission.Fail, nil, "Fail pem", ""},
-		"not reached":          {"pem", admission.Ignore, nil, "Ignore pem", "so it does not reach ashored"},
-		"refused by another":   {"pem", admission.Ignore, errors.New(`admission webhook "other" denied the request`), "Ignore pem", "other"},
-		"may not try":          {"pem", admission.Ignore, forbidden("gateways"), "Ignore pem", "does not allow ashored to create (dry run) gateways in istio-system"},
+		"no roots":           {"", admission.Ignore, denied, "Ignore pem", ""},
+		"old roots":          {"old", admission.Fail, nil, "Fail pem", ""},
+		"not reached":        {"pem", admission.Ignore, nil, "Ignore pem", "so it does not reach ashored"},
+		"refused by another": {"pem", admission.Ignore, other, "Ignore pem", "other"},
+		"may not try": {"pem", admission.Ignore, forbidden("gateways"), "Ignore pem",
+			"to create (dry run) gateways in istio-system"},
 		"proven":               {"pem", admission.Ignore, denied, "Fail pem", ""},
 		"as it should be":      {"pem", admission.Fail, errors.New("not tried"), "Fail pem", ""},
 		"roots before the try": {"old", admission.Ignore, denied, "Ignore pem", ""},

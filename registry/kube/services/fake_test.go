@@ -67,7 +67,7 @@ func webNode() *corev1.Node {
 func webEndpoint() registry.Endpoint {
 	return registry.Endpoint{
 		Address: "10.0.0.1", Ports: map[string]uint32{"http": 8080}, ServiceAccount: "web", Namespace: "shop",
-		Labels:   map[string]string{"app": "web", tlsModeLabel: "istio", clusterLabel: "east"},
+		Labels:   map[string]string{"app": "web", tlsModeLabel: "istio", registry.ClusterLabel: "east"},
 		Workload: "web-1", TLSMode: "istio", Locality: registry.Locality{Region: "r", Zone: "z"},
 	}
 }

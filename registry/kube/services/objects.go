@@ -201,19 +201,21 @@ func (o *objects) convert() (changed []key) {
 	}
 	for k := range o.changed {
 		s := o.service(k)
-		current := o.meshService(k, s).keep(s.mesh)
-		if !current.equal(s.mesh) {
+		previous := s.mesh
+		current := o.meshService(k, s).keep(previous)
+		if s.mesh = current; !current.equal(previous) {
 			changed = append(changed, k)
 		}
-		s.mesh = current
-		if o.selection.selectors = o.selection.selectors.Without(k); current.selector != nil {
+		if current.selector == nil && previous.selector != nil {
+			o.selection.selectors = o.selection.selectors.Without(k)
+		} else if current.selector != previous.selector {
 			o.selection.selectors = o.selection.selectors.With(k, current.selector)
 		}
 		if s.object == nil && len(s.slices) == 0 {
 			delete(o.services, k)
 		}
 	}
-	clear(o.changed)
+	o.changed = map[key]struct{}{} // a map that was large stays slow to iterate
 	return changed
 }
 

@@ -22,7 +22,6 @@ const (
 	subZoneLabel  = "topology.istio.io/subzone"
 	localityLabel = "istio-locality"
 	tlsModeLabel  = "security.istio.io/tlsMode"
-	clusterLabel  = "topology.istio.io/cluster"
 )
 
 // pod is what is used of a Pod. Immutable once it was set.
@@ -68,7 +67,7 @@ func newPod(p *corev1.Pod, cluster string) *pod {
 func labels(of map[string]string, cluster string) map[string]string {
 	out := make(map[string]string, len(of)+1)
 	maps.Copy(out, of)
-	out[clusterLabel] = cluster
+	out[registry.ClusterLabel] = cluster
 	return out
 }
 

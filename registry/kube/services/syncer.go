@@ -199,7 +199,7 @@ func (s *syncer) sent(b batch) {
 		s.cluster.Log.Info("loaded the services of the cluster", "services", len(b.Updates))
 	}
 	s.outageSent, s.since, s.warned = "", time.Time{}, s.warnings()
-	clear(s.updates)
+	s.updates = map[key]struct{}{}
 	s.pause = time.Now().Add(gap)
 }
 

@@ -337,7 +337,7 @@ func workloadName(ep *registry.Endpoint, cluster string) string {
 	if ep.Workload == "" {
 		return ""
 	}
-	n := peername.Of(ep.Labels, ep.Workload, cluster)
+	n := peername.Of(ep.Labels, ep.Workload, cmp.Or(ep.Labels[registry.ClusterLabel], cluster))
 	if n.Revision == peername.DefaultRevision {
 		n.Revision = ""
 	}
