@@ -44,7 +44,7 @@ func (s *Server) signExternally(ctx context.Context, id spiffe.ID, r *Request, b
 	var out *signed
 	if err == nil {
 		if out, err = checkExternal(text, id, r, bundle, s.config.Now()); err != nil {
-			err = fmt.Errorf("what the signer signed is not what was meant: %w", err)
+			err = fmt.Errorf("the certificate of the signer is not as requested: %w", err)
 		}
 	}
 	if ctx.Err() != nil { // the caller has gone, which says nothing about the signer
