@@ -32,6 +32,8 @@ type Batch[T any] struct {
 	// Explicit means that the removals in this batch were requested, such as by deleting an object
 	// from the store. They take effect at once, without R3 and R4.
 	Explicit bool
+	// DataLost means that the origin has lost data. R4 retains whatever this batch removes.
+	DataLost bool
 	// Updates replaces groups. Each group is named at most once.
 	Updates []Update[T]
 	// Down is why the source cannot reach its origin (a server, a folder). Its items stay (R2), and

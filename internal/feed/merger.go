@@ -152,7 +152,7 @@ func (m *Merger[K, T]) applyGroups(s *source[K, T], b Batch[T], now time.Time) {
 	}
 	slices.SortFunc(lost, (*item[K, T]).compare) // the item with precedence is retained first
 	for _, i := range lost {
-		i.Removal = Removal{At: now, Settled: s.rank == unlisted}
+		i.Removal = Removal{At: now, Settled: s.rank == unlisted, Mass: b.DataLost}
 		m.retain(i, now)
 	}
 }

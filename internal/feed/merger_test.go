@@ -121,6 +121,7 @@ func retainedMark(m *Merger[testKey, testItem], k testKey, n int) string {
 //	s1 a: x=1 y=1 !z error unreadable    a batch with group a, in which z is invalid
 //	s1 full a: x=1; b: y=1               a Full batch
 //	s1 explicit a:                       an Explicit batch, which removes a
+//	s1 full lost a: x=1                  a Full batch with DataLost
 //	sources s1 s2
 //	want x=1 y=2~                        the items in use, y of them retained
 type step = string
@@ -170,6 +171,8 @@ func batch(source, text string) Batch[testItem] {
 	for {
 		if rest, ok := strings.CutPrefix(text, "full"); ok {
 			b.Full, text = true, strings.TrimSpace(rest)
+		} else if rest, ok := strings.CutPrefix(text, "lost"); ok {
+			text, b.DataLost = strings.TrimSpace(rest), true
 		} else if rest, ok := strings.CutPrefix(text, "explicit"); ok {
 			b.Explicit, text = true, strings.TrimSpace(rest)
 		} else {
@@ -386,6 +389,9 @@ func TestMassRemoval(t *testing.T) { // R4
 			"s1 full a: x=1", "s2 full a: x=2", "s1 full", "want x=1~+x=2", "wait 10m", "want x=2",
 		}},
 		{"of all groups", []step{"s1 full a: x=1; b: x=2", "s1 full", "want x=1~+x=2~"}},
+		{"a few by lost data", []step{
+			"s1 full a: x=1; b: y=1", "s1 full lost b: y=2", "want x=1~ y=2", "wait 9m59s", "want x=1~ y=2", "wait 1s", "want y=2",
+		}},
 	})
 }
 

@@ -110,6 +110,8 @@ func TestWrongSettings(t *testing.T) {
 		{"merging endpoints", address + "merge: {endpoints: hide}\n", `ashored.yaml:2: merge.endpoints: want unite or shadow`},
 		{"a server without address", address + "sources:\n- kind: mcp\n", `ashored.yaml:3: sources[0].address: want host:port`},
 		{"a server in the open and by TLS", address + "sources:\n- kind: mcp\n  address: a:1\n  plaintext: true\n  caFile: /x\n", `ashored.yaml:5: sources[0].plaintext: cannot be combined`},
+		{"two clusters of one ID", address + "sources: [{kind: kubernetes, name: a, cluster: b}, {kind: kubernetes, name: b}]\n",
+			`sources[1].cluster: "b" is the ID of another cluster`},
 		{"no list of sources", address + "sources: {kind: files}\n", "ashored.yaml:2: sources: want a list"},
 		{"an empty list of sources", address + "sources: []\n", "ashored.yaml:2: sources: the list is empty"},
 		{"an empty source", address + "sources: [~]\n", `ashored.yaml:2: sources[0]: want settings with names`},

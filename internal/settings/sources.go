@@ -175,7 +175,7 @@ func sourceName(s string) bool {
 
 // checkSources checks the sources and that their names are unique.
 func (s *Config) checkSources(wrong report) {
-	names, exports := map[string]bool{}, map[string]bool{}
+	names, exports, clusters := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, src := range s.SourceList {
 		option := func(option, format string, args ...any) { wrong(src.At+"."+option, format, args...) }
 		switch {
@@ -194,6 +194,13 @@ func (s *Config) checkSources(wrong report) {
 				option("export.owner", "%q is that of another source with this address: one of them is enough", c.Export.Owner)
 			}
 			exports[to] = true
+		}
+		if k, ok := src.Options.(*KubernetesSource); ok {
+			id := cmp.Or(k.Cluster, src.Name)
+			if clusters[id] {
+				option("cluster", "%q is the ID of another cluster: give each cluster an ID of its own", id)
+			}
+			clusters[id] = true
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,7 +63,7 @@ func TestWatch(t *testing.T) {
 		defer close(ended)
 		Watch(ctx, c, Resource[*corev1.PodList]{Name: "pods", Client: client.CoreV1().Pods("")}, Handler[*corev1.Pod, string]{
 			Convert: describe,
-			Replace: func(all []string) {
+			Replace: func(all []string, _ bool) {
 				for _, p := range all {
 					events <- "listed " + p
 				}
@@ -129,7 +130,7 @@ func TestPages(t *testing.T) {
 		Watch(ctx, clusterOf(client), Resource[*corev1.PodList]{Name: "pods", Client: client.CoreV1().Pods("")},
 			Handler[*corev1.Pod, string]{
 				Convert: describe,
-				Replace: func(all []string) { lists <- strings.Join(all, " ") },
+				Replace: func(all []string, _ bool) { lists <- strings.Join(all, " ") },
 				Report: func(err error) {
 					if err != nil {
 						t.Error(err)
@@ -142,6 +143,22 @@ func TestPages(t *testing.T) {
 	}
 	cancel()
 	receive(t, ended)
+}
+
+// A list of an older version than before says that the API server lost data.
+func TestReplaceLost(t *testing.T) {
+	t.Parallel()
+	var got []bool
+	s := &store[*corev1.Pod, string]{h: Handler[*corev1.Pod, string]{
+		Replace: func(_ []string, lost bool) { got = append(got, lost) }, Report: func(error) {}}}
+	for _, version := range []string{"9", "10", "10", "2", "3"} {
+		if err := s.Replace(nil, version); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []bool{false, false, false, true, false}; !slices.Equal(got, want) {
+		t.Errorf("lost is %v, want %v", got, want)
+	}
 }
 
 // One replica leads at a time, and the next one takes over when it stops.

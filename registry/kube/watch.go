@@ -38,8 +38,8 @@ type Handler[T, V any] struct {
 	// list needs little memory. It may change the object.
 	Convert func(T) V
 	// Replace receives all objects: at first, and after the watch could not continue where it broke.
-	// Objects that were there before and are not listed may be deleted, or the API server lost them.
-	Replace func([]V)
+	// lost means that the API server has lost data: objects that are not listed need not be deleted.
+	Replace func(all []V, lost bool)
 	// Set receives an object that was created or changed, and Delete one that was deleted.
 	Set, Delete func(V)
 	// Report receives why the objects cannot be read, and nil once they can be: after Replace, or when
@@ -70,7 +70,7 @@ func Watch[T Object, V any, L runtime.Object](ctx context.Context, c *Cluster, r
 		}
 		return err
 	}
-	s := &store[T, V]{h}
+	s := &store[T, V]{h: h}
 	listed := false // the watch that follows continues at the list
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -95,7 +95,9 @@ func Watch[T Object, V any, L runtime.Object](ctx context.Context, c *Cluster, r
 					return nil, explain(err)
 				}
 			}
-			listed = false
+			if listed = false; !lists {
+				s.version = o.ResourceVersion
+			}
 			w, err := r.Client.Watch(ctx, o)
 			if lists && (err == nil || apierrors.IsInvalid(err)) {
 				return w, err // the list is still to come, or is read in pages because it cannot be streamed
@@ -123,15 +125,23 @@ func (r Resource[L]) continues(ctx context.Context, version string) error {
 	if err != nil {
 		return err
 	}
-	order, err := resourceversion.CompareResourceVersion(at.GetResourceVersion(), version)
-	if err == nil && order < 0 {
-		err = fmt.Errorf("the cluster has lost data: it is at version %s, and was at %s", at.GetResourceVersion(), version)
+	if before(at.GetResourceVersion(), version) {
+		return fmt.Errorf("the cluster has lost data: it is at version %s, and was at %s", at.GetResourceVersion(), version)
 	}
-	return err
+	return nil
+}
+
+// before reports whether version a of a resource is older than b, which may be empty.
+func before(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order < 0
 }
 
 // store passes what a reflector would store to a Handler.
-type store[T Object, V any] struct{ h Handler[T, V] }
+type store[T Object, V any] struct {
+	h       Handler[T, V]
+	version string // the newest that the API server is known to have had; empty before the first list
+}
 
 // converted is a converted object while the list that it is in is read.
 type converted[V any] struct {
@@ -188,14 +198,16 @@ func (s *store[T, V]) page(list runtime.Object) (runtime.Object, error) {
 	})
 }
 
-func (s *store[T, V]) Replace(all []any, _ string) error {
+func (s *store[T, V]) Replace(all []any, version string) error {
 	out := make([]V, 0, len(all))
 	for _, o := range all {
 		if c, ok := o.(*converted[V]); ok {
 			out = append(out, c.value)
 		}
 	}
-	s.h.Replace(out)
+	lost := before(version, s.version)
+	s.version = version
+	s.h.Replace(out, lost)
 	s.h.Report(nil)
 	return nil
 }

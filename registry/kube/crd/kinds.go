@@ -143,7 +143,7 @@ func (s *syncer) watch(ctx context.Context, k *kind) {
 				o.resource = at
 				return read{object: o, update: up}
 			},
-			Replace: func(all []read) { s.changes.Do(ctx, func() { s.listed(k, all) }) },
+			Replace: func(all []read, _ bool) { s.changes.Do(ctx, func() { s.listed(k, all) }) },
 			Set:     func(r read) { s.changes.Do(ctx, func() { s.changed(r) }) },
 			Delete: func(r read) {
 				r.absent = true

@@ -100,7 +100,7 @@ func (w *Webhook) watch(ctx context.Context, out chan<- *admission.ValidatingWeb
 		Fields: "metadata.name=" + WebhookName,
 	}, kube.Handler[*admission.ValidatingWebhookConfiguration, *admission.ValidatingWebhookConfiguration]{
 		Convert: func(c *admission.ValidatingWebhookConfiguration) *admission.ValidatingWebhookConfiguration { return c },
-		Replace: func(all []*admission.ValidatingWebhookConfiguration) {
+		Replace: func(all []*admission.ValidatingWebhookConfiguration, _ bool) {
 			if len(all) == 0 {
 				send(nil)
 			}

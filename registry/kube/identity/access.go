@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -89,7 +90,19 @@ func (a *Access) ask(user, namespace string) (bool, error) {
 	return review.Status.Allowed, nil
 }
 
-// Problems returns why the cluster gives no answers.
+// Problems returns why the cluster gives no answers, and which gateways' accounts may not list
+// Secrets.
 func (a *Access) Problems() []feed.Problem {
-	return a.failures.Problems("setting secrets.kubernetes", "; gateways that connect now get no Secrets of the cluster")
+	out := a.failures.Problems("setting secrets.kubernetes", "; gateways that connect now get no Secrets of the cluster")
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for user, x := range a.answers {
+		if !x.allowed {
+			out = append(out, feed.Problem{Severity: feed.Warning, Source: "setting secrets.kubernetes", Text: fmt.Sprintf(
+				"gateways of %s get no Secrets: cluster %s does not allow that account to list secrets in its namespace; "+
+					"bind it a Role, and have the gateways connect again after a minute", user, a.cluster.Name)})
+		}
+	}
+	feed.SortProblems(out)
+	return out
 }

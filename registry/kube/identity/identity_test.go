@@ -349,11 +349,15 @@ func TestSecrets(t *testing.T) {
 	if len(changed) > 0 {
 		t.Error("a Secret that is not for gateways is reported")
 	}
-	s.replace(nil)
-	if got, err := s.Read(); len(got) != 1 || err == nil || !strings.Contains(err.Error(), "has no Secret with a certificate any more") {
+	s.replace(nil, false)
+	if got, err := s.Read(); len(got) != 1 || err == nil || !strings.Contains(err.Error(), "has lost Secrets") {
 		t.Errorf("after an empty list there are %d, error %v", len(got), err)
 	}
-	s.replace([]gatewaySecret{convert(tlsSecret("new", "cert", "e", "key", "k"))})
+	s.replace([]gatewaySecret{convert(tlsSecret("other", "cert", "o", "key", "k"))}, true)
+	if got, err := s.Read(); len(got) != 2 || err == nil {
+		t.Errorf("after data was lost there are %d, error %v; want 2", len(got), err)
+	}
+	s.replace([]gatewaySecret{convert(tlsSecret("new", "cert", "e", "key", "k"))}, false)
 	has("edge/new e")
 	s.report(errors.New("connection refused"))
 	if got, err := s.Read(); len(got) != 1 || err == nil {

@@ -115,7 +115,7 @@ func follow[T kube.Object, V any, L runtime.Object](ctx context.Context, w *Root
 	m *map[string]V, convert func(T) entry[V]) {
 	kube.Watch(ctx, w.cfg.Cluster, r, kube.Handler[T, entry[V]]{
 		Convert: convert,
-		Replace: func(all []entry[V]) {
+		Replace: func(all []entry[V], _ bool) {
 			w.change(func() {
 				*m = map[string]V{}
 				for _, e := range all {

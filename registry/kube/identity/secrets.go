@@ -87,16 +87,17 @@ func (s *Secrets) put(n secret.Name, v secret.Secret) bool {
 }
 
 // replace takes a list. An API server that lost its data lists nothing: all stay then.
-func (s *Secrets) replace(list []gatewaySecret) {
+func (s *Secrets) replace(list []gatewaySecret, lost bool) {
 	s.change(func() bool {
 		before := s.have
 		s.have = map[secret.Name]secret.Secret{}
 		for _, x := range list {
 			s.put(x.name, x.content)
 		}
-		if s.lost = nil; len(s.have) == 0 && len(before) > 0 {
+		if s.lost = nil; (lost || len(s.have) == 0) && len(before) > 0 {
+			maps.Copy(before, s.have)
 			s.have = before
-			s.lost = fmt.Errorf("cluster %s has no Secret with a certificate any more: restart ashored if that is intended",
+			s.lost = fmt.Errorf("cluster %s has lost Secrets: restore them, or restart ashored if that is intended",
 				s.cluster.Name)
 		}
 		return true

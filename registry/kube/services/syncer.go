@@ -46,6 +46,7 @@ type syncer struct {
 	since      time.Time // when the first change after the last batch arrived
 	pause      time.Time // the next batch is sent then, or later
 	full       bool      // the last lists were sent in a Full batch
+	dataLost   bool      // the API server has lost data since the last Full batch
 	outageSent string    // the error of the last batch; empty if it had none
 	warned     []feed.Problem
 	published  selection
@@ -99,8 +100,9 @@ func watchKind[T kube.Object, L runtime.Object](ctx context.Context, s *syncer, 
 	s.running.Go(func() {
 		kube.Watch(ctx, s.cluster, r, kube.Handler[T, any]{
 			Convert: func(x T) any { return strip(x) },
-			Replace: func(all []any) {
+			Replace: func(all []any, lost bool) {
 				s.changes.Do(ctx, func() {
+					s.dataLost = s.dataLost || lost
 					if k.listed && k.warning == "" {
 						s.restart() // the other kinds may have lost their objects too, and not know it yet
 						return
@@ -171,6 +173,7 @@ func (s *syncer) next() (b batch, ok bool) {
 		s.publish(s.published)
 	}
 	b.Full, b.Explicit, b.Since = !s.full, s.full, s.since
+	b.DataLost = b.Full && s.dataLost
 	warnings := s.warnings()
 	if b.Full {
 		s.updates = s.objects.used()
@@ -195,7 +198,7 @@ func (s *syncer) sent(b batch) {
 		return
 	}
 	if b.Full {
-		s.full = true
+		s.full, s.dataLost = true, false
 		s.cluster.Log.Info("loaded the services of the cluster", "services", len(b.Updates))
 	}
 	s.outageSent, s.since, s.warned = "", time.Time{}, s.warnings()
