@@ -103,11 +103,14 @@ func (c *fakeCluster) install(k config.Kind, version int) {
 	c.served[gv] = append(c.served[gv], i.Plural)
 }
 
-// uninstall removes all kinds. Watches go on.
-func (c *fakeCluster) uninstall() {
+// uninstall serves a kind in no version that is known. Its objects stay, and watches go on.
+func (c *fakeCluster) uninstall(k config.Kind) {
+	i, _ := config.Info(k)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	clear(c.served)
+	for gv, names := range c.served {
+		c.served[gv] = slices.DeleteFunc(names, func(name string) bool { return name == i.Plural })
+	}
 }
 
 // fail makes requests fail: those of a verb and resource, "list gateways", or "all". Nil ends that.

@@ -2,7 +2,9 @@ package crd
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,10 +23,10 @@ const firstLookup, lastLookup = time.Second, 30 * time.Second
 // kind is what is known of one kind in the cluster. It belongs to the loop of syncer.
 type kind struct {
 	config.KindInfo
-	version string             // the version that is watched; empty if the kind is not installed
+	version string             // the version that is watched; empty if no known one is served
 	stop    context.CancelFunc // ends the watch
 	missed  bool               // the latest lookup did not find it
-	known   bool               // its objects were listed, or it is not installed
+	known   bool               // its objects were listed, or no known version was served
 	err     error              // why it cannot be read now
 
 	hasProblem bool // status was sent with a problem
@@ -33,18 +35,21 @@ type kind struct {
 // collection is the name of the resource, "virtualservices.networking.istio.io".
 func (k *kind) collection() string { return k.Plural + "." + k.Group }
 
-// refused reports that we may not read the kind.
-func (k *kind) refused() bool { return apierrors.IsForbidden(k.err) }
+// unreadable reports that the kind alone cannot be read: we may not read it, or it is no longer served
+// in a known version.
+func (k *kind) unreadable() bool {
+	return apierrors.IsForbidden(k.err) || k.err != nil && k.version == ""
+}
 
-// status is the group with the problem of the kind. It is unreadable while we may not read the kind,
-// so that its objects stay.
+// status is the group with the problem of the kind. It is unreadable while the kind is, so that its
+// objects stay.
 func (k *kind) status(cluster string) update {
 	u := update{Group: k.collection()}
 	problem := func(severity feed.Severity, text string) {
 		u.Problems = []feed.Problem{{Severity: severity, Object: string(k.Kind), Text: text}}
 	}
 	switch {
-	case k.refused():
+	case k.unreadable():
 		u.Unreadable = true
 		problem(feed.Error, k.err.Error())
 	case k.version != "" && k.version != k.Versions[0]:
@@ -95,8 +100,11 @@ func (s *syncer) served(ctx context.Context) (map[schema.GroupVersion][]string, 
 	return out, nil
 }
 
-// found watches each kind in the newest version that is served. A kind counts as not installed when
+// found watches each kind in the newest version that is served. A kind counts as not served when
 // two lookups in a row did not find it: an API server that starts may not know all kinds yet.
+//
+// Kubernetes deletes the objects of a kind before it uninstalls the kind. Objects that are left
+// may still exist, in a version that we do not know.
 func (s *syncer) found(ctx context.Context, served map[schema.GroupVersion][]string) {
 	for _, k := range s.kinds {
 		n := slices.IndexFunc(k.Versions, func(version string) bool {
@@ -108,8 +116,8 @@ func (s *syncer) found(ctx context.Context, served map[schema.GroupVersion][]str
 		} else if !missedBefore {
 			continue
 		}
+		k.known = k.known || version == ""
 		if version == k.version {
-			k.known = k.known || version == ""
 			continue
 		}
 		if k.stop != nil {
@@ -117,10 +125,12 @@ func (s *syncer) found(ctx context.Context, served map[schema.GroupVersion][]str
 			k.stop = nil
 		}
 		k.version, k.err = version, nil
-		if version == "" {
-			s.listed(k, nil)
-		} else {
+		if version != "" {
 			s.watch(ctx, k)
+		} else if s.src.has(k.Kind) {
+			k.err = fmt.Errorf("cluster %s no longer serves %s in a version that ashored knows (%s): its objects stay "+
+				"until ashored restarts: install CRDs that serve one of these versions",
+				s.cluster.Name, k.Kind, strings.Join(k.Versions, ", "))
 		}
 		s.postStatus(k)
 	}
@@ -143,7 +153,12 @@ func (s *syncer) watch(ctx context.Context, k *kind) {
 				o.resource = at
 				return read{object: o, update: up}
 			},
-			Replace: func(all []read, _ bool) { s.changes.Do(ctx, func() { s.listed(k, all) }) },
+			Replace: func(all []read, lost bool) {
+				s.changes.Do(ctx, func() {
+					s.dataLost = s.dataLost || lost
+					s.listed(k, all)
+				})
+			},
 			Set:     func(r read) { s.changes.Do(ctx, func() { s.changed(r) }) },
 			Delete: func(r read) {
 				r.absent = true

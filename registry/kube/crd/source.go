@@ -73,6 +73,16 @@ func (s *Source) set(k config.Key, o *object) {
 	}
 }
 
+// has reports whether there are objects of a kind.
+func (s *Source) has(kind config.Kind) bool {
+	for key := range s.all() {
+		if key.Kind == kind {
+			return true
+		}
+	}
+	return false
+}
+
 // all returns the latest version of all objects.
 func (s *Source) all() map[config.Key]*object {
 	s.mu.Lock()

@@ -77,6 +77,42 @@ func TestForbiddenKind(t *testing.T) {
 	want(t, out, "explicit, sidecars.networking.istio.io")
 }
 
+// The source does not claim that there are no policies while it may not read them.
+func TestForbiddenProtection(t *testing.T) {
+	t.Parallel()
+	c := newFakeCluster(t, config.Gateway, config.AuthorizationPolicy)
+	c.create(gateway("a", 1, 80))
+	c.fail("list authorizationpolicies", forbidden("authorizationpolicies"))
+	src := New(Config{Cluster: c.kube})
+	out := c.run(src)
+	want(t, out, "down: cluster kubernetes:east does not allow ashored to list and watch "+
+		"authorizationpolicies.security.istio.io…")
+	time.Sleep(2 * firstLookup) // until all kinds that are not installed are known
+	select {
+	case b := <-out:
+		t.Errorf("batch %s, want none", describe(b))
+	default:
+	}
+	c.fail("list authorizationpolicies", nil)
+	want(t, out, "full, Gateway edge/a=1")
+}
+
+// Policies that may no longer be read stay, and other kinds work.
+func TestForbiddenProtectionLater(t *testing.T) {
+	t.Parallel()
+	s, k := newSyncer(t, config.AuthorizationPolicy)
+	s.reported(k, forbidden("authorizationpolicies"))
+	b, _ := s.next()
+	want := "explicit, authorizationpolicies.security.istio.io=unreadable (authorizationpolicies is forbidden: no role)"
+	if got := describe(b); got != want {
+		t.Errorf("batch\n%s\nwant\n%s", got, want)
+	}
+	s.sent(b)
+	if b, ok := s.next(); ok {
+		t.Errorf("batch %s, want none", describe(b))
+	}
+}
+
 // Without any right, the source is down: it does not claim that there is nothing.
 func TestForbidden(t *testing.T) {
 	t.Parallel()
@@ -115,17 +151,32 @@ func TestInstalledLater(t *testing.T) {
 	want(t, out, "explicit, gateways.networking.istio.io")
 }
 
-// A kind that was uninstalled may be one that the API server lost: its removal is not explicit.
-func TestUninstalled(t *testing.T) {
+// The objects of a kind stay when it is no longer served in a known version.
+func TestNoLongerServed(t *testing.T) {
 	t.Parallel()
-	c := newFakeCluster(t, config.Gateway)
+	c := newFakeCluster(t, config.Gateway, config.Sidecar)
 	c.create(gateway("a", 1, 80))
 	out := c.run(New(Config{Cluster: c.kube}))
 	want(t, out, "full, Gateway edge/a=1")
-	c.mu.Lock()
-	clear(c.served)
-	c.mu.Unlock()
-	want(t, out, "Gateway edge/a")
+	c.uninstall(config.Gateway)
+	want(t, out, "explicit, gateways.networking.istio.io=unreadable (cluster kubernetes:east no longer serves Gateway in "+
+		"a version that ashored knows (v1, v1beta1, v1alpha3): its objects stay…")
+	c.update(gateway("a", 2, 81))
+	c.install(config.Gateway, 0)
+	want(t, out, "explicit, gateways.networking.istio.io")
+	want(t, out, "explicit, Gateway edge/a=2")
+}
+
+// A kind that has no objects may be uninstalled: nothing is said.
+func TestUninstalled(t *testing.T) {
+	t.Parallel()
+	s, k := newSyncer(t, config.Gateway)
+	for range 2 {
+		s.found(t.Context(), nil)
+	}
+	if b, ok := s.next(); ok || k.version != "" {
+		t.Errorf("batch %s, version %q, want none", describe(b), k.version)
+	}
 }
 
 // After a restart, objects of a kind that may not be read stay, also if that began long ago.
@@ -167,4 +218,17 @@ func TestNotFoundOnce(t *testing.T) {
 			t.Errorf("complete is %v, want %v", got, want)
 		}
 	}
+}
+
+// newSyncer returns a syncer that has sent the Full batch. It watches a kind, and has another one
+// that is readable.
+func newSyncer(t *testing.T, watched config.Kind) (*syncer, *kind) {
+	c := newFakeCluster(t)
+	s := &syncer{src: New(Config{Cluster: c.kube}), cluster: c.kube, fullSent: true,
+		pending: map[string]update{}, lost: map[string]update{}}
+	for _, name := range []config.Kind{watched, config.Sidecar} {
+		info, _ := config.Info(name)
+		s.kinds = append(s.kinds, &kind{KindInfo: info, version: info.Versions[0], known: true})
+	}
+	return s, s.kinds[0]
 }

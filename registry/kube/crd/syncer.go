@@ -32,6 +32,7 @@ type syncer struct {
 
 	pending    map[string]update // changed groups, and groups that a user deleted
 	lost       map[string]update // groups that were missing in a later list
+	dataLost   bool              // the API server has lost data, and with it groups of lost
 	since      time.Time         // when the first of them changed
 	fullSent   bool
 	outageSent string // Batch.Down of the last batch
@@ -74,7 +75,7 @@ func (s *syncer) next() (b batch, ok bool) {
 	case s.fullSent && len(s.pending) > 0:
 		b.Explicit, b.Updates = true, sorted(s.pending)
 	case s.fullSent && len(s.lost) > 0:
-		b.Updates = sorted(s.lost)
+		b.DataLost, b.Updates = s.dataLost, sorted(s.lost)
 	case down != nil:
 		b.Down, b.Since = down, time.Time{}
 		return b, down.Error() != s.outageSent
@@ -108,24 +109,26 @@ func (s *syncer) sent(b batch) {
 		clear(s.pending)
 	default:
 		clear(s.lost)
+		s.dataLost = false
 	}
 	if len(s.pending)+len(s.lost) == 0 {
 		s.since = time.Time{}
 	}
 }
 
-// outage returns why the cluster cannot be read; nil if it can. That one kind may not be read is no
-// outage, unless no other kind that is installed can be.
+// outage returns why the cluster cannot be read; nil if it can. That one kind is unreadable is no
+// outage, unless no other kind can be read. Before the Full batch, a kind that protects has to be
+// readable: without it, proxies that have no saved policies would accept any request.
 func (s *syncer) outage() error {
 	if s.lookupErr != nil {
 		return s.lookupErr
 	}
-	var refused error
+	var unreadable error
 	readable := false
 	for _, k := range s.kinds {
 		switch {
-		case k.refused():
-			refused = cmp.Or(refused, k.err)
+		case k.unreadable() && (s.fullSent || !k.Protects):
+			unreadable = cmp.Or(unreadable, k.err)
 		case k.err != nil:
 			return k.err
 		case k.version != "":
@@ -133,24 +136,24 @@ func (s *syncer) outage() error {
 		}
 	}
 	if !readable {
-		return refused
+		return unreadable
 	}
 	return nil
 }
 
-// complete reports whether each kind was listed, is not installed, or may not be read.
+// complete reports whether each kind was listed, is not installed, or is unreadable.
 func (s *syncer) complete() bool {
-	return !slices.ContainsFunc(s.kinds, func(k *kind) bool { return !k.known && !k.refused() })
+	return !slices.ContainsFunc(s.kinds, func(k *kind) bool { return !k.known && !k.unreadable() })
 }
 
-// reported records whether a kind can be read. If it has just been uninstalled, the next lookup finds
-// that.
+// reported records whether a kind can be read. If its version is no longer served, the next lookup
+// finds that.
 func (s *syncer) reported(k *kind, err error) {
 	if apierrors.IsNotFound(err) {
 		return
 	}
-	was := k.refused()
-	if k.err = err; was != k.refused() {
+	was := k.unreadable()
+	if k.err = err; was != k.unreadable() {
 		s.postStatus(k)
 	}
 }
