@@ -51,7 +51,7 @@ func follow[T kube.Object, L runtime.Object](t *testing.T, c *kube.Cluster, r ku
 		defer close(ended)
 		kube.Watch(ctx, c, r, kube.Handler[T, string]{
 			Convert: describe,
-			Replace: func(all []string) {
+			Replace: func(all []string, _ bool) {
 				slices.Sort(all)
 				out <- fmt.Sprint("all ", all)
 			},
