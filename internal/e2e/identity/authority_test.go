@@ -21,12 +21,13 @@ import (
 
 // dialTLS opens a connection with ashored, with a workload's certificate if there is one. The test
 // does not verify the server.
-func dialTLS(address string, own *tls.Certificate) (*grpc.ClientConn, error) {
+func dialTLS(address string, own *tls.Certificate, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	config := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}
 	if own != nil {
 		config.Certificates = []tls.Certificate{*own}
 	}
-	return grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(config)))
+	more = append(more, grpc.WithTransportCredentials(credentials.NewTLS(config)))
+	return grpc.NewClient(address, more...)
 }
 
 // certify asks for a certificate for key: with a token, to join by that name, or with the

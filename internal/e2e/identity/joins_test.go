@@ -13,6 +13,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/ashore-mesh/ashore/ca"
@@ -146,7 +147,8 @@ func memberIP(i int) string { return fmt.Sprintf("10.200.%d.%d", i>>8, i&255) }
 
 // join joins with a token.
 func join(ctx context.Context, m *harness.Mesh, token, name string) (_ *tls.Certificate, err error) {
-	conn, err := dialTLS(m.TLS(), nil)
+	// On a busy machine the handshakes of a thousand take longer than ashored allows: connect again then.
+	conn, err := dialTLS(m.TLS(), nil, grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	if err != nil {
 		return nil, err
 	}

@@ -33,12 +33,18 @@ type cluster struct {
 	kinds   *restmapper.DeferredDiscoveryRESTMapper
 }
 
-// newHub makes the network of a test. A test without root is skipped.
+// running bounds the tests that have clusters at the same time: other suites share the machine.
+var running = make(chan struct{}, 2)
+
+// newHub makes the network of a test, once fewer than two others have one. A test without root is
+// skipped.
 func newHub(t *testing.T) *harness.Namespace {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: makes network namespaces")
 	}
+	running <- struct{}{}
+	t.Cleanup(func() { <-running })
 	return harness.Hub(t)
 }
 
