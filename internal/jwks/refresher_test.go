@@ -193,7 +193,7 @@ func TestRefresherRestarts(t *testing.T) {
 		i.slow["a"] = time.Hour
 		i.run(t, file).Want(map[string]time.Duration{"a": 0})
 		i.pass(time.Millisecond)
-		if len(i.told) != 1 || i.told[0]["a"] != a.Text() {
+		if n := len(i.told); n == 0 || i.told[n-1]["a"] != a.Text() { // twice, if a round began before Want ended
 			t.Errorf("told %v", i.told)
 		}
 	})
