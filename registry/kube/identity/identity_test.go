@@ -308,11 +308,11 @@ func TestSecrets(t *testing.T) {
 	c, client := newCluster("east", tlsSecret("web", "tls.crt", "c", "tls.key", "k"), tlsSecret("other"))
 	s := NewSecrets(c)
 	ctx, cancel := context.WithCancel(t.Context())
+	changed := s.Watch(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.Run(ctx) })
 	defer running.Wait()
 	defer cancel()
-	changed := s.Watch(ctx)
 	has := func(want ...string) {
 		t.Helper()
 		eventually(t, func() string {
