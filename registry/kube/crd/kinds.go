@@ -159,7 +159,7 @@ func (s *syncer) watch(ctx context.Context, k *kind) {
 					s.listed(k, all)
 				})
 			},
-			Set:     func(r read) { s.changes.Do(ctx, func() { s.changed(r) }) },
+			Set: func(r read) { s.changes.Do(ctx, func() { s.changed(r) }) },
 			Delete: func(r read) {
 				r.absent = true
 				s.changes.Do(ctx, func() { s.changed(r) })
