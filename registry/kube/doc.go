@@ -1,7 +1,7 @@
 // Package kube connects ashored with clusters of Kubernetes.
 //
 // A Cluster is one API server and how to reach it. Watch lists and watches one kind of object there,
-// and reconnects by itself. Lead runs what only one replica may do in a cluster.
+// and reconnects after failures. Lead runs tasks that only one replica may run in a cluster.
 //
 // Everything else is in the packages below: services has Services and Pods as a registry, crd has
 // Istio's objects as a source of configuration, and identity has tokens, certificates and Secrets.

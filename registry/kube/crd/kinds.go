@@ -155,8 +155,8 @@ func (s *syncer) watch(ctx context.Context, k *kind) {
 			},
 			Replace: func(all []read, lost bool) {
 				s.changes.Do(ctx, func() {
-					s.dataLost = s.dataLost || lost
 					s.listed(k, all)
+					s.dataLost = s.dataLost || lost && len(s.lost) > 0
 				})
 			},
 			Set: func(r read) { s.changes.Do(ctx, func() { s.changed(r) }) },

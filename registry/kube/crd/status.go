@@ -127,8 +127,7 @@ func (w *StatusWriter) writeSome(ctx context.Context) {
 	}
 }
 
-// judge returns the condition of an object. It is not known while a change is on its way to the
-// proxies. found are the problems of the object that sources report.
+// judge returns the condition of an object. It is not known until a change is active. found are the problems of the object that sources report.
 func (w *StatusWriter) judge(o *object, active *config.Object, found []feed.Problem) (condition, bool) {
 	c := condition{status: "True", reason: "Active", generation: o.generation}
 	ours := active != nil && active.Origin.Source == w.cfg.Source.Name()
@@ -219,7 +218,7 @@ func (w *StatusWriter) write(ctx context.Context, o *object, c condition) bool {
 	case err == nil, apierrors.IsNotFound(err): // deleted, or the CRD has no status
 		w.written[o.key] = c
 		w.failures.Note(topic, nil)
-	case apierrors.IsConflict(err): // the next version of the object is on its way
+	case apierrors.IsConflict(err): // the watch delivers the next version
 	case apierrors.IsForbidden(err):
 		w.refused[o.key.Kind] = time.Now()
 		w.failures.Note(topic, w.cluster.Explain(err, "patch", collection+"/status"))

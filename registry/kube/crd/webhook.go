@@ -150,7 +150,7 @@ func (w *Webhook) patch(ctx context.Context, version string, list []any) error {
 	_, err = w.cfg.Cluster.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(ctx, WebhookName,
 		types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // the next version is on its way
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // the watch delivers the next version
 		return nil
 	case err != nil:
 		return w.cfg.Cluster.Explain(err, "patch", "validatingwebhookconfigurations")
