@@ -1,6 +1,7 @@
 package intercept
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -260,6 +261,28 @@ func TestWatch(t *testing.T) {
 	m.Command("nft", "flush", "ruleset")
 	if err := errors.Join(watch.Process.Signal(syscall.SIGTERM), watch.Wait(), installed(false)()); err != nil {
 		t.Errorf("after a removal: %v, %s", err, problem)
+	}
+}
+
+// The end of the watch does not interrupt an attempt. Otherwise the marker would go while the rules are
+// installed.
+func TestRestoreAtTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "nft"), []byte("#!/bin/sh\necho table inet ashore\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	m := Machine{Folder: dir, Installed: filepath.Join(dir, "installed")}
+	if err := m.mark(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if installed, err := m.restore(ctx); installed || err != nil {
+		t.Errorf("restore = %t, %v", installed, err)
+	}
+	if _, err := os.Stat(m.Installed); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -61,8 +61,9 @@ func (m Machine) Watch(ctx context.Context, ready func(), report func(text strin
 }
 
 // restore installs the confirmed rules if their table or InstalledFile does not exist. After an
-// error InstalledFile is gone.
+// error InstalledFile is gone. The end of ctx does not interrupt it, because that would be an error.
 func (m Machine) restore(ctx context.Context) (bool, error) {
+	ctx = context.WithoutCancel(ctx)
 	tables, err := nft(ctx, "", "list", "tables")
 	if err != nil {
 		return false, errors.Join(err, wholefile.Remove(m.marker()))
