@@ -84,7 +84,7 @@ require (
 	gotest.tools/v3 v3.5.2 // indirect
 	istio.io/api v1.31.1-0.20260915183457-d60a532be69a // indirect
 	istio.io/client-go v1.31.1 // indirect; the older one that Istio requires is not in every module proxy
-	istio.io/istio v0.0.0-20260916195427-190ae921b848 // indirect
+	istio.io/istio v0.0.0-20260827124520-eed52ebb66ad // indirect
 	k8s.io/apimachinery v0.36.1 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/utils v0.0.0-20260319190234-28399d86e0b5 // indirect
