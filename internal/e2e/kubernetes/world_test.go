@@ -69,7 +69,8 @@ func startCluster(t *testing.T, hub *harness.Namespace) *cluster {
 // istioCRDs returns the YAML of Istio's own CRDs.
 func istioCRDs(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(moduleFolder(t, ".", "istio.io/api"), "kubernetes/customresourcedefinitions.gen.yaml"))
+	text, err := os.ReadFile(filepath.Join(moduleFolder(t, ".", "istio.io/api"),
+		"kubernetes/customresourcedefinitions.gen.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,8 @@ func (c *cluster) apply(text string) {
 // tryApply is apply that returns the error.
 func (c *cluster) tryApply(text string) error {
 	return c.each(text, func(objects dynamic.ResourceInterface, o *unstructured.Unstructured) error {
-		_, err := objects.Apply(context.Background(), o.GetName(), o, metav1.ApplyOptions{FieldManager: "kubectl", Force: true})
+		_, err := objects.Apply(context.Background(), o.GetName(), o,
+			metav1.ApplyOptions{FieldManager: "kubectl", Force: true})
 		return err
 	})
 }
