@@ -37,7 +37,7 @@ func (a *API) Services(ctx context.Context, q admin.ServiceQuery) ([]admin.Servi
 		}
 	}
 	if q.Host != "" && len(out) == 0 {
-		return nil, admin.NewError(admin.ErrNotFound, "the mesh knows no service %q: \"ashorectl get services\" lists all",
+		return nil, notFound("the mesh knows no service %q: \"ashorectl get services\" lists all",
 			joined(q.Namespace, q.Host))
 	}
 	return out, nil

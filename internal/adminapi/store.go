@@ -48,10 +48,10 @@ func (a *API) definedAt(key config.Key) string {
 func keyOf(r admin.Ref) (config.Key, error) {
 	info, err := config.KindNamed(r.Kind)
 	if err != nil {
-		return config.Key{}, admin.NewError(admin.ErrInvalid, "%v", err)
+		return config.Key{}, invalid("%v", err)
 	}
 	if r.Namespace == "" || r.Name == "" {
-		return config.Key{}, admin.NewError(admin.ErrInvalid, "%s %q: want a namespace and a name", info.Kind,
+		return config.Key{}, invalid("%s %q: want a namespace and a name", info.Kind,
 			joined(r.Namespace, r.Name))
 	}
 	return config.Key{Kind: info.Kind, Namespace: r.Namespace, Name: r.Name}, nil
@@ -65,9 +65,9 @@ func refOf(k config.Key) admin.Ref {
 func storeError(err error) error {
 	switch {
 	case errors.Is(err, config.ErrConflict):
-		return admin.NewError(admin.ErrConflict, "nothing was written, because somebody else wrote: %v. Try again", err)
+		return conflict("nothing was written, because somebody else wrote: %v. Try again", err)
 	case errors.Is(err, config.ErrNotFound), errors.Is(err, config.ErrForgotten), errors.Is(err, config.ErrNoRevision):
-		return admin.NewError(admin.ErrNotFound, "%v", err)
+		return notFound("%v", err)
 	}
 	return err
 }
