@@ -39,10 +39,10 @@ func (k keySource) Run(ctx context.Context, out chan<- *push.KeySets) error {
 // problems are the keys that cannot be fetched, with the objects that need them. The context may be nil.
 func (k keySource) problems(c *push.Context) []feed.Problem {
 	out := issuerProblems("keys of issuers", k.Failures())
+	if c == nil {
+		return out
+	}
 	for i := range out {
-		if c == nil {
-			break
-		}
 		for j, o := range push.KeyUsers(c.Inputs().Objects, out[i].Object) {
 			if j == 0 {
 				out[i].File, out[i].Line = o.Origin.File, o.Origin.Line

@@ -118,6 +118,11 @@ func (s *Server) report(problems ...func() []feed.Problem) {
 	s.problems = append(s.problems, problems...)
 }
 
+// reportTexts adds the errors of a part.
+func (s *Server) reportTexts(source string, texts func() []string) {
+	s.report(func() []feed.Problem { return problemsOf(source, feed.Error, texts()...) })
+}
+
 // build builds all parts in the order in which they need each other.
 func (s *Server) build(ctx context.Context) error {
 	cfg := &s.cfg
@@ -193,14 +198,12 @@ func (s *Server) build(ctx context.Context) error {
 	analyzed := func() []feed.Problem { return analyze.Problems(analysis.Findings()) }
 	s.report(analyzed, s.proxies.ResourceProblems, saved.problems,
 		vips.Problems, s.storeProblems, func() []feed.Problem { return keys.problems(s.published.Load()) }, secrets.Problems,
-		s.settingsProblems,
-		func() []feed.Problem { return problemsOf("audit log", feed.Error, s.audit.Problems()...) },
-		func() []feed.Problem { return problemsOf("workloads", feed.Error, workloads.Problems()...) })
+		s.settingsProblems)
+	s.reportTexts("audit log", s.audit.Problems)
+	s.reportTexts("workloads", workloads.Problems)
 	s.collect(keys.collect)
 	s.serveOperators(id, reach, workloads, deriver, secrets)
-	if err := s.serveXDS(id); err != nil {
-		return err
-	}
+	s.serveXDS(id)
 	s.serveWebhook(id)
 	s.reportToClusters(id)
 	s.runLeaders()

@@ -24,7 +24,7 @@ const (
 
 // serveXDS serves xDS on the open addresses, and the certificate authority beside it where there is
 // TLS.
-func (s *Server) serveXDS(id *identity) error {
+func (s *Server) serveXDS(id *identity) {
 	timeout := grpc.ConnectionTimeout(handshakeTime)
 	if l := s.listeners.plain; l != nil {
 		plain := grpc.NewServer(append(xds.ServerOptions(), timeout)...)
@@ -32,21 +32,16 @@ func (s *Server) serveXDS(id *identity) error {
 		s.run("plaintext xds listener", func(ctx context.Context) error { return serveGRPC(ctx, plain, l) })
 	}
 	if id == nil {
-		return nil
+		return
 	}
-	var err error
-	s.connections, err = newLimitedTLS(credentials.NewTLS(ca.ServerTLS(id.manager.ServerCertificate)), workloadConnections,
+	s.connections = newLimitedTLS(credentials.NewTLS(ca.ServerTLS(id.manager.ServerCertificate)), workloadConnections,
 		id.verify, s.registry, s.log.Named("xds"))
-	if err != nil {
-		return err
-	}
 	l := connlimit.New(s.listeners.secure, maxUnauthenticated, maxFromSource)
 	s.collect(collectUnauthenticated(l))
 	secure := grpc.NewServer(append(xds.ServerOptions(), grpc.Creds(s.connections), timeout)...)
 	s.proxies.Register(secure)
 	id.issuer.Register(secure)
 	s.run("xds listener", func(ctx context.Context) error { return serveGRPC(ctx, secure, l) })
-	return nil
 }
 
 // serveGRPC serves srv on l until ctx ends, and closes its connections drainTime later.
