@@ -40,6 +40,11 @@ func usage(err error) error {
 	return &usageError{err}
 }
 
+// arguments returns a check of arguments whose errors are of usage.
+func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error { return usage(check(cmd, args)) }
+}
+
 func main() {
 	libs := liblog.Own() // before anything of theirs is called
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)

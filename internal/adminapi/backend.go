@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -208,7 +209,7 @@ func (a *API) Objects(ctx context.Context, q admin.ObjectQuery) ([]admin.Object,
 		return nil, notFound("%s is not in the store. %s defines it: change it there", key, place)
 	}
 	return nil, notFound("there is no %s %q: \"ashorectl get %s\" lists what there is, and "+
-		"\"ashorectl problems\" why an object is not active", info.Kind, joined(q.Namespace, q.Name), info.Kind)
+		"\"ashorectl problems\" why an object is not active", info.Kind, path.Join(q.Namespace, q.Name), info.Kind)
 }
 
 // active are the objects of a kind that are in use: what operators wrote, and workloads that

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/netip"
+	"path"
 	"slices"
 	"strings"
 
@@ -38,7 +39,7 @@ func (a *API) Services(ctx context.Context, q admin.ServiceQuery) ([]admin.Servi
 	}
 	if q.Host != "" && len(out) == 0 {
 		return nil, notFound("the mesh knows no service %q: \"ashorectl get services\" lists all",
-			joined(q.Namespace, q.Host))
+			path.Join(q.Namespace, q.Host))
 	}
 	return out, nil
 }

@@ -3,18 +3,11 @@ package adminapi
 import (
 	"errors"
 	"fmt"
+	"path"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
 )
-
-// joined is NAMESPACE/NAME, or the name alone.
-func joined(namespace, name string) string {
-	if namespace == "" {
-		return name
-	}
-	return namespace + "/" + name
-}
 
 // elsewhere says why an object of the store is not active: the sources lack the store, or another
 // one defines the object. Empty if it is active.
@@ -52,7 +45,7 @@ func keyOf(r admin.Ref) (config.Key, error) {
 	}
 	if r.Namespace == "" || r.Name == "" {
 		return config.Key{}, invalid("%s %q: want a namespace and a name", info.Kind,
-			joined(r.Namespace, r.Name))
+			path.Join(r.Namespace, r.Name))
 	}
 	return config.Key{Kind: info.Kind, Namespace: r.Namespace, Name: r.Name}, nil
 }

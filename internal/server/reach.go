@@ -63,3 +63,10 @@ func outgoing(network string) netip.Addr {
 	defer func() { _ = c.Close() }() // nothing was sent
 	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
 }
+
+// loopback reports whether only this machine reaches an address.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == settings.Localhost || ip != nil && ip.IsLoopback())
+}

@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ashore-mesh/ashore/analyze"
-	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/filestore/consul"
 	"github.com/ashore-mesh/ashore/internal/admin"
@@ -24,7 +23,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/sdnotify"
 	"github.com/ashore-mesh/ashore/internal/secret"
 	"github.com/ashore-mesh/ashore/internal/settings"
-	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
@@ -32,7 +30,6 @@ import (
 	"github.com/ashore-mesh/ashore/registry/shared"
 	"github.com/ashore-mesh/ashore/registry/vip"
 	"github.com/ashore-mesh/ashore/xds"
-	"github.com/ashore-mesh/ashore/xds/gen"
 )
 
 const (
@@ -154,29 +151,9 @@ func (s *Server) build(ctx context.Context) error {
 		return err
 	}
 	objects, export := s.newMCP()
-	c := xds.Config{
-		Generator: gen.New(), Objects: objects, Runtime: workloads, RegisterAnybody: cfg.Development,
-		WorkloadStreams: workloadConnections, WorkloadBytes: workloadBytes,
-		Log: s.log, Registerer: s.registry, Audit: s.audit.Record,
-		MayDebug: s.inRootNamespace, Replica: settings.MachineName(),
-	}
-	if id != nil {
-		c.Verify, c.Revoked = id.verify, id.peers.Revoked
-		c.Workload, c.Joined = ca.WorkloadName, id.joined
-		c.Token = func(ctx context.Context) (who spiffe.ID, expires time.Time, err error) {
-			if who, expires, err = id.issuer.Identify(ctx); err == nil {
-				err = s.connections.identified(ctx, who)
-			}
-			return who, expires, err
-		}
-		if id.access != nil {
-			c.MayReadSecrets = id.access.MayRead
-		}
-	}
-	if s.proxies, err = xds.New(c); err != nil {
+	if err := s.newXDS(id, workloads, objects); err != nil {
 		return err
 	}
-	s.run("xds", s.proxies.Run)
 	if err := s.newExports(); err != nil {
 		return err
 	}

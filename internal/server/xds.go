@@ -11,7 +11,11 @@ import (
 
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/connlimit"
+	"github.com/ashore-mesh/ashore/internal/settings"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/registry/shared"
 	"github.com/ashore-mesh/ashore/xds"
+	"github.com/ashore-mesh/ashore/xds/gen"
 )
 
 const (
@@ -21,6 +25,34 @@ const (
 	// handshakes.
 	handshakeTime = 10 * time.Second
 )
+
+// newXDS makes the xDS server. id and objects may be nil.
+func (s *Server) newXDS(id *identity, workloads *shared.Runtime, objects xds.Objects) (err error) {
+	c := xds.Config{
+		Generator: gen.New(), Objects: objects, Runtime: workloads, RegisterAnybody: s.cfg.Development,
+		WorkloadStreams: workloadConnections, WorkloadBytes: workloadBytes,
+		Log: s.log, Registerer: s.registry, Audit: s.audit.Record,
+		MayDebug: s.inRootNamespace, Replica: settings.MachineName(),
+	}
+	if id != nil {
+		c.Verify, c.Revoked = id.verify, id.peers.Revoked
+		c.Workload, c.Joined = ca.WorkloadName, id.joined
+		c.Token = func(ctx context.Context) (who spiffe.ID, expires time.Time, err error) {
+			if who, expires, err = id.issuer.Identify(ctx); err == nil {
+				err = s.connections.identified(ctx, who)
+			}
+			return who, expires, err
+		}
+		if id.access != nil {
+			c.MayReadSecrets = id.access.MayRead
+		}
+	}
+	if s.proxies, err = xds.New(c); err != nil {
+		return err
+	}
+	s.run("xds", s.proxies.Run)
+	return nil
+}
 
 // serveXDS serves xDS on the open addresses, and the certificate authority beside it where there is
 // TLS.
