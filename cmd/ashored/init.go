@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -31,12 +32,8 @@ Exit codes: 0 everything exists now; 1 it could not be created; 2 wrong usage or
 			if err != nil {
 				return err
 			}
-			for _, line := range done {
-				if _, err := fmt.Fprintln(cmd.OutOrStdout(), line); err != nil {
-					return err
-				}
-			}
-			return nil
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), strings.Join(done, "\n"))
+			return err
 		},
 	}
 }

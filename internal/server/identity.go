@@ -17,6 +17,7 @@ import (
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/jwks"
 	"github.com/ashore-mesh/ashore/internal/peername"
 	"github.com/ashore-mesh/ashore/internal/settings"
@@ -75,6 +76,8 @@ func (s *Server) newIdentity(ctx context.Context, reach reach, rt *shared.Runtim
 	s.useClusters(id, &issuing)
 	id.issuer = ca.NewServer(issuing)
 	s.reportTexts(ofAuthority, id.issuer.Problems)
+	s.reportTexts(ofAuthority, id.ledger.Problems)
+	s.report(func() []feed.Problem { return issuerProblems("setting attestors.jwt", id.jwt.Failures()) })
 	s.run("certificate authority", id.manager.Run)
 	s.run("index of workloads", id.ledger.Run)
 	s.run("issuers of tokens", id.jwt.Run)

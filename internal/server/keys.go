@@ -17,8 +17,6 @@ import (
 // keySource fetches the keys of the issuers that policies name, for the assembler.
 type keySource struct{ *jwks.Refresher }
 
-var _ push.KeySource = keySource{}
-
 // newKeySource keeps what it has fetched in the state folder.
 func newKeySource(s settings.Config, log hclog.Logger) keySource {
 	fetcher := jwks.NewFetcher(s.FetchConfig)

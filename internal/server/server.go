@@ -206,7 +206,7 @@ func (s *Server) serveOperators(id *identity, reach reach, workloads *shared.Run
 	if id != nil {
 		s.api.Manager, s.api.Ledger = id.manager, id.ledger
 		s.api.Revoked, s.api.Workloads = id.peers.Revoked, id.ledger.Workloads
-		health := newAuthorityHealth(s.api, id.jwt)
+		health := newAuthorityHealth(s.api)
 		s.report(health.problems)
 		s.run("certificate authority health", health.run)
 		s.collect(health.collect)
