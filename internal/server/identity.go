@@ -96,8 +96,7 @@ func (s *Server) managerConfig(reached []string) ca.ManagerConfig {
 func serverNames(cfg settings.Config, reached []string) []string {
 	out := append([]string{settings.MachineName()}, cfg.CA.Names...)
 	for _, address := range append(slices.Clone(reached), cfg.XDS.Address, cfg.Webhook.Address) {
-		if host, _, err := net.SplitHostPort(address); err == nil && host != "" &&
-			(net.ParseIP(host) == nil || !net.ParseIP(host).IsUnspecified()) {
+		if host, _, err := net.SplitHostPort(address); err == nil && host != "" && !net.ParseIP(host).IsUnspecified() {
 			out = append(out, host)
 		}
 	}

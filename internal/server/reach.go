@@ -67,6 +67,5 @@ func outgoing(network string) netip.Addr {
 // loopback reports whether only this machine reaches an address.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	ip := net.ParseIP(host)
-	return err == nil && (host == settings.Localhost || ip != nil && ip.IsLoopback())
+	return err == nil && (host == settings.Localhost || net.ParseIP(host).IsLoopback())
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -226,20 +225,11 @@ func (s *Server) serveOperators(id *identity, reach reach, workloads *shared.Run
 // much garbage, and is the peak of memory.
 const loadingPercent = 50
 
-// collectOften lets Go collect garbage more often until restore is called.
-func collectOften() (restore func()) {
-	usual := debug.SetGCPercent(loadingPercent)
-	if usual < loadingPercent { // as the operator wants it
-		debug.SetGCPercent(usual)
-	}
-	return sync.OnceFunc(func() { debug.SetGCPercent(usual) })
-}
-
 // publisher hands each context to the proxies, then to operators, the audit log and exports.
 func (s *Server) publisher(analysis *analyze.Background) func(*push.Context, push.Changes) {
 	log := s.log.Named("push")
-	loaded := collectOften()
-	s.closers = append(s.closers, func() error { loaded(); return nil })
+	usual := debug.SetGCPercent(loadingPercent)
+	s.closers = append(s.closers, func() error { debug.SetGCPercent(usual); return nil })
 	written := &adminapi.ConfigAudit{Record: s.audit.Record}
 	count := countTriggers(s.registry)
 	return func(c *push.Context, changes push.Changes) {
@@ -252,7 +242,7 @@ func (s *Server) publisher(analysis *analyze.Background) func(*push.Context, pus
 			x.Publish(c.Inputs().Services, c.Inputs().Endpoints)
 		}
 		if first {
-			loaded()
+			debug.SetGCPercent(usual)
 			debug.FreeOSMemory() // reading everything leaves as much garbage as there is configuration
 			log.Info("ready: proxies are served", "objects", c.Inputs().Objects.Len(),
 				"services", c.Inputs().Services.Len())
