@@ -148,8 +148,8 @@ func appliedObjects(c *push.Context, host string) (out []admin.AppliedObject) {
 // gatewayObjects returns the Gateways of a proxy, each with its VirtualServices.
 func gatewayObjects(sc *push.Scope) (out []admin.AppliedObject) {
 	for _, g := range sc.Gateways.Items() {
-		out = append(out, admin.AppliedObject{Place: placeOf(g.Gateway),
-			Effect: fmt.Sprintf("serves %s at port %d, hosts: %s", g.Server.Port.Protocol, g.Port, strings.Join(g.Server.Hosts, ", "))})
+		out = append(out, admin.AppliedObject{Place: placeOf(g.Gateway), Effect: fmt.Sprintf(
+			"serves %s at port %d, hosts: %s", g.Server.Port.Protocol, g.Port, strings.Join(g.Server.Hosts, ", "))})
 		for _, vs := range g.Routes.Items() {
 			out = append(out, admin.AppliedObject{Place: placeOf(vs.Object),
 				Effect: fmt.Sprintf("routes requests for %s at port %d", strings.Join(vs.Spec.Hosts, ", "), g.Port)})

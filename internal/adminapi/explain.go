@@ -133,8 +133,8 @@ func explanation(from spiffe.ID, found []authz.Explained) admin.Explanation {
 
 // explainPart is the result at one port of a workload.
 func explainPart(f authz.Explained) admin.ExplainPart {
-	out := admin.ExplainPart{At: []string{place(f.Target)}, Call: "a connection", Verdict: string(f.Verdict), Reason: f.Reason,
-		Closed: f.Closed, Steps: []admin.ExplainStep{}}
+	out := admin.ExplainPart{At: []string{place(f.Target)}, Call: "a connection", Verdict: string(f.Verdict),
+		Reason: f.Reason, Closed: f.Closed, Steps: []admin.ExplainStep{}}
 	if !f.Request.TCP {
 		out.Call = f.Request.Method + " " + f.Request.Host + f.Request.Path
 	}

@@ -69,7 +69,8 @@ func (a *API) delivered(q ca.RevokeRequest) admin.Revoked {
 	if out.Proxies == 0 {
 		note = "WARNING: no proxy is connected to this replica (\"ashorectl status\")"
 	}
-	out.Notes = []string{note + "; other replicas send it to theirs, and disconnected proxies receive it when they reconnect"}
+	out.Notes = []string{note + "; other replicas send it to theirs, and disconnected proxies receive it when they " +
+		"reconnect"}
 	return out
 }
 
