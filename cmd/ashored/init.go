@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +21,7 @@ only its state folder is created. The package runs this when it is first install
 Exit codes: 0 everything exists now; 1 it could not be created; 2 wrong usage or settings.`,
 		Example: `  runuser -u ashore -- ashored init
   ashored init --config ashored.yaml`,
-		Args: func(cmd *cobra.Command, args []string) error { return usage(cobra.NoArgs(cmd, args)) },
+		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := settings.Read(*f)
 			if err != nil {
@@ -31,12 +32,8 @@ Exit codes: 0 everything exists now; 1 it could not be created; 2 wrong usage or
 			if err != nil {
 				return err
 			}
-			for _, line := range done {
-				if _, err := fmt.Fprintln(cmd.OutOrStdout(), line); err != nil {
-					return err
-				}
-			}
-			return nil
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), strings.Join(done, "\n"))
+			return err
 		},
 	}
 }

@@ -23,10 +23,9 @@ const (
 )
 
 // usageError is a command line or a settings file that makes no sense.
-type usageError struct{ err error }
+type usageError struct{ error }
 
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
+func (e usageError) Unwrap() error { return e.error }
 
 // loggedError is an error that was logged.
 type loggedError struct{ error }
@@ -37,7 +36,12 @@ func usage(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &usageError{err}
+	return usageError{err}
+}
+
+// arguments returns a check of arguments whose errors are of usage.
+func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error { return usage(check(cmd, args)) }
 }
 
 func main() {
@@ -56,22 +60,16 @@ func execute(ctx context.Context, cmd *cobra.Command, args []string, out, errOut
 	cmd.SetOut(out)
 	cmd.SetErr(errOut)
 	err := cmd.ExecuteContext(ctx)
-	var wrong *usageError
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &wrong):
-		complain(errOut, "%v\nSee \"ashored --help\".", err)
+	case errors.As(err, &usageError{}):
+		_, _ = fmt.Fprintf(errOut, "ashored: %v\nSee \"ashored --help\".\n", err)
 		return exitUsage
 	case errors.As(err, &loggedError{}): // plain text among log lines in JSON could not be parsed
 		return exitFailed
 	default:
-		complain(errOut, "%v", err)
+		_, _ = fmt.Fprintf(errOut, "ashored: %v\n", err)
 		return exitFailed
 	}
-}
-
-// complain writes one message to standard error. There is nowhere to tell that this failed.
-func complain(w io.Writer, format string, args ...any) {
-	_, _ = fmt.Fprintf(w, "ashored: "+format+"\n", args...)
 }

@@ -31,7 +31,7 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
   ashored --dev --files examples/quickstart/config
   ashored --dev --files config --set xds.address=127.0.0.1:15012   with identities: "ashorectl join-token create"
   ashored --dev --files config --set state=/tmp/ashore --set xds.plaintextAddress=127.0.0.1:16010`,
-		Args:          func(cmd *cobra.Command, args []string) error { return usage(cobra.NoArgs(cmd, args)) },
+		Args:          arguments(cobra.NoArgs),
 		Version:       build.Read().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -62,7 +62,7 @@ func checkStoreCommand() *cobra.Command {
 		Use:    server.CheckStoreCommand + " PATH",
 		Short:  "Check a store file; used by ashored itself after an unclean stop",
 		Hidden: true,
-		Args:   func(cmd *cobra.Command, args []string) error { return usage(cobra.ExactArgs(1)(cmd, args)) },
+		Args:   arguments(cobra.ExactArgs(1)),
 		RunE:   func(_ *cobra.Command, args []string) error { return bolt.Check(args[0]) },
 	}
 }

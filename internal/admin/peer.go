@@ -13,9 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerKey is the context key of a connection's peer.
-type peerKey struct{}
-
 // Peer is the process at the other end of a connection, as the kernel reported it at connect.
 type Peer struct {
 	UID uint32
@@ -32,51 +29,34 @@ func (p Peer) String() string {
 	return "uid " + number
 }
 
-// withPeer adds the peer of a connection to its context.
-func withPeer(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, peerKey{}, c.RemoteAddr())
+// Network and String implement net.Addr: the peer is the remote address of its connection.
+func (Peer) Network() string { return "unix" }
+
+// caller is who sent a request.
+type caller struct {
+	name string
+	role Role
 }
 
-// actorKey is the context key of WithActor.
-type actorKey struct{}
+// callerKey is the context key of a caller.
+type callerKey struct{}
 
-// WithActor returns a context whose Actor is name, for handlers that are called without a connection.
-func WithActor(ctx context.Context, name string) context.Context {
-	return context.WithValue(ctx, actorKey{}, name)
+// WithCaller returns the context of a request from a caller with a role.
+func WithCaller(ctx context.Context, name string, role Role) context.Context {
+	return context.WithValue(ctx, callerKey{}, caller{name, role})
 }
 
 // Actor returns who sent the request with that context, for operators and the audit log.
 func Actor(ctx context.Context) string {
-	if name, ok := ctx.Value(actorKey{}).(string); ok {
-		return name
-	}
-	return peerOf(ctx).String()
-}
-
-// roleKey is the context key of WithRole.
-type roleKey struct{}
-
-// WithRole returns a context whose RoleOf is role.
-func WithRole(ctx context.Context, role Role) context.Context {
-	return context.WithValue(ctx, roleKey{}, role)
+	c, _ := ctx.Value(callerKey{}).(caller)
+	return c.name
 }
 
 // RoleOf returns the role of who sent the request with that context; Nobody if it is not known.
 func RoleOf(ctx context.Context) Role {
-	role, _ := ctx.Value(roleKey{}).(Role)
-	return role
+	c, _ := ctx.Value(callerKey{}).(caller)
+	return c.role
 }
-
-// peerOf returns who sent the request with that context.
-func peerOf(ctx context.Context) Peer {
-	if p, ok := ctx.Value(peerKey{}).(peerAddr); ok {
-		return p.peer
-	}
-	return unknownPeer()
-}
-
-// unknownPeer is a peer that the kernel did not report. No user has its number: setuid(2).
-func unknownPeer() Peer { return Peer{UID: math.MaxUint32} }
 
 // credentials returns the peer of a connection, from the kernel.
 func credentials(c net.Conn) (Peer, error) {
@@ -124,23 +104,17 @@ func (l peerListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	p, err := credentials(c)
-	if err != nil { // it may do nothing
-		p = unknownPeer()
+	if err != nil {
+		p = Peer{UID: math.MaxUint32} // no user has this number: setuid(2)
 	}
-	return peerConn{c, peerAddr{c.RemoteAddr(), p}}, nil
+	return peerConn{c, p}, nil
 }
 
 // peerConn is a connection of a peer.
 type peerConn struct {
 	net.Conn
-	remote peerAddr
+	peer Peer
 }
 
 // RemoteAddr implements net.Conn.
-func (c peerConn) RemoteAddr() net.Addr { return c.remote }
-
-// peerAddr is the address of a peer.
-type peerAddr struct {
-	net.Addr
-	peer Peer
-}
+func (c peerConn) RemoteAddr() net.Addr { return c.peer }

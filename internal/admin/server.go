@@ -93,8 +93,11 @@ type server struct {
 func Serve(ctx context.Context, cfg Config) error {
 	s := &server{Config: cfg, refusals: &ratelimit.Limiter{}}
 	srv := &http.Server{
-		Handler:           s.handler(),
-		ConnContext:       withPeer,
+		Handler: s.handler(),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			p := c.RemoteAddr().(Peer)
+			return WithCaller(ctx, p.String(), cfg.Role(p))
+		},
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       readTime,
 		WriteTimeout:      writeTime,
@@ -124,15 +127,13 @@ func (s *server) handler() http.Handler {
 // guard returns a handler for users who have a role. Others learn nothing but that they lack it.
 func (s *server) guard(role Role, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		p := peerOf(r.Context())
-		has := s.Role(p)
-		if has < role {
-			s.recordRefusal(r, p, fmt.Sprintf("needs the role %s, has %s", role, has))
+		if has := RoleOf(r.Context()); has < role {
+			s.recordRefusal(r, fmt.Sprintf("needs the role %s, has %s", role, has))
 			s.respond(w, nil, NewError(ErrForbidden, "%s may not do that: it needs the role %s, and theirs is %s "+
-				"(setting admin.roles)", p, role, has))
+				"(setting admin.roles)", Actor(r.Context()), role, has))
 			return
 		}
-		next(w, r.WithContext(WithRole(r.Context(), has)))
+		next(w, r)
 	}
 }
 
@@ -147,7 +148,7 @@ func (s *server) serve(rt Route, w http.ResponseWriter, r *http.Request) (any, e
 		defer rt.Turn.Release(1)
 	}
 	most := max(rt.MaxBody, maxBody)
-	if s.Role(peerOf(r.Context())) == Viewer {
+	if RoleOf(r.Context()) == Viewer {
 		most = min(most, maxViewed)
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, most/2*3) // base64 and JSON take up to half as much again
@@ -155,12 +156,13 @@ func (s *server) serve(rt Route, w http.ResponseWriter, r *http.Request) (any, e
 }
 
 // recordRefusal records that a user was refused, up to a limit.
-func (s *server) recordRefusal(r *http.Request, p Peer, reason string) {
-	record, silent := s.refusals.Allow(strconv.FormatUint(uint64(p.UID), 10), time.Now())
+func (s *server) recordRefusal(r *http.Request, reason string) {
+	actor := Actor(r.Context())
+	record, silent := s.refusals.Allow(actor, time.Now())
 	if !record {
 		return
 	}
-	e := audit.Event{Action: audit.AdminRefuse, Actor: p.String(), Target: r.Method + " " + r.URL.Path,
+	e := audit.Event{Action: audit.AdminRefuse, Actor: actor, Target: r.Method + " " + r.URL.Path,
 		Outcome: audit.Refused, Reason: reason}
 	if silent > 0 {
 		e.Details = map[string]string{"notRecorded": strconv.Itoa(silent)}

@@ -23,11 +23,11 @@ const noAuthority = "this control plane has no certificate authority; set xds.ad
 func withKind(err error) error {
 	switch {
 	case errors.Is(err, ca.ErrNotFound), errors.Is(err, ca.ErrNoGroup):
-		return admin.NewError(admin.ErrNotFound, "%v; \"ashorectl get workloadgroup\", \"join-token list\" and "+
+		return notFound("%v; \"ashorectl get workloadgroup\", \"join-token list\" and "+
 			"\"workload list\" show what there is", err)
 	case errors.Is(err, ca.ErrRotate), errors.Is(err, ca.ErrReplicaToken), errors.Is(err, record.ErrConflict),
 		errors.Is(err, ca.ErrRevokedGroup):
-		return admin.NewError(admin.ErrConflict, "%v", err)
+		return conflict("%v", err)
 	}
 	return err
 }
@@ -40,7 +40,7 @@ func lifetime(kind, text string, most time.Duration) (time.Duration, error) {
 	}
 	ttl, err := time.ParseDuration(text)
 	if err != nil || ttl < time.Minute || ttl > most {
-		return 0, admin.NewError(admin.ErrInvalid, "a %s cannot live for %.40q: want 1m to %s", kind, text, most)
+		return 0, invalid("a %s cannot live for %.40q: want 1m to %s", kind, text, most)
 	}
 	return ttl, nil
 }

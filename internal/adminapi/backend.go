@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds"
 )
 
 // Assembler is implemented by push.Assembler.
@@ -128,7 +130,7 @@ func (a *API) Version(context.Context, admin.None) (admin.Version, error) { retu
 // Status returns the state of ashored and of every proxy.
 func (a *API) Status(context.Context, admin.None) (admin.Status, error) {
 	s := a.Summary()
-	s.Proxies = proxyList(a.Connected())
+	s.Proxies = a.proxies()
 	rejected := a.rejected()
 	s.Config.Errors += feed.Errors(rejected)
 	s.Config.Warnings += len(rejected) - feed.Errors(rejected)
@@ -173,7 +175,7 @@ func counts(c *push.Context) admin.ConfigStatus {
 func (a *API) Objects(ctx context.Context, q admin.ObjectQuery) ([]admin.Object, error) {
 	info, err := config.KindNamed(q.Kind)
 	if err != nil {
-		return nil, admin.NewError(admin.ErrInvalid, "%v", err)
+		return nil, invalid("%v", err)
 	}
 	var list []*config.Object
 	if q.Store {
@@ -184,19 +186,30 @@ func (a *API) Objects(ctx context.Context, q admin.ObjectQuery) ([]admin.Object,
 	if err != nil {
 		return nil, err
 	}
-	out, err := selected(q, list)
-	for i, o := range out {
-		out[i].Origin.File = a.file(o.Origin.Source, o.Origin.File)
-	}
-	if err == nil && q.Name != "" && len(out) == 0 {
-		key := config.Key{Kind: info.Kind, Namespace: q.Namespace, Name: q.Name}
-		if place := a.definedAt(key); q.Store && place != "" {
-			return nil, admin.NewError(admin.ErrNotFound, "%s is not in the store. %s defines it: change it there", key, place)
+	out := []admin.Object{}
+	for _, o := range list {
+		if q.Namespace != "" && q.Namespace != o.Namespace || q.Name != "" && q.Name != o.Name {
+			continue
 		}
-		err = admin.NewError(admin.ErrNotFound, "there is no %s %q: \"ashorectl get %s\" lists what there is, and "+
-			"\"ashorectl problems\" why an object is not active", info.Kind, joined(q.Namespace, q.Name), info.Kind)
+		spec, err := protojson.Marshal(o.Spec)
+		if err != nil {
+			return nil, fmt.Errorf("show %s: %w", o.Key, err)
+		}
+		out = append(out, admin.Object{
+			APIVersion: info.APIVersion(), Kind: string(o.Kind), Spec: spec, Origin: a.origin(o),
+			Metadata: admin.Metadata{Name: o.Name, Namespace: o.Namespace, Labels: o.Labels, Annotations: o.Annotations,
+				Created: o.Created},
+		})
 	}
-	return out, err
+	if q.Name == "" || len(out) > 0 {
+		return out, nil
+	}
+	key := config.Key{Kind: info.Kind, Namespace: q.Namespace, Name: q.Name}
+	if place := a.definedAt(key); q.Store && place != "" {
+		return nil, notFound("%s is not in the store. %s defines it: change it there", key, place)
+	}
+	return nil, notFound("there is no %s %q: \"ashorectl get %s\" lists what there is, and "+
+		"\"ashorectl problems\" why an object is not active", info.Kind, path.Join(q.Namespace, q.Name), info.Kind)
 }
 
 // active are the objects of a kind that are in use: what operators wrote, and workloads that
@@ -223,37 +236,19 @@ func (a *API) active(kind config.Kind) (out []*config.Object) {
 	return out
 }
 
-// selected returns those of objects that q selects, as operators write them.
-func selected(q admin.ObjectQuery, objects []*config.Object) ([]admin.Object, error) {
-	out := []admin.Object{}
-	for _, o := range objects {
-		if q.Namespace != "" && q.Namespace != o.Namespace || q.Name != "" && q.Name != o.Name {
-			continue
-		}
-		info, _ := config.Info(o.Kind) // no source has others
-		spec, err := protojson.Marshal(o.Spec)
-		if err != nil {
-			return nil, fmt.Errorf("show %s: %w", o.Key, err)
-		}
-		out = append(out, admin.Object{
-			APIVersion: info.APIVersion(), Kind: string(o.Kind), Spec: spec,
-			Metadata: admin.Metadata{Name: o.Name, Namespace: o.Namespace, Labels: o.Labels, Annotations: o.Annotations,
-				Created: o.Created},
-			Origin: admin.Origin{Source: o.Origin.Source, File: o.Origin.File, Line: o.Origin.Line, Revision: o.Revision},
-		})
-	}
-	return out, nil
+// origin is where an object was read.
+func (a *API) origin(o *config.Object) admin.Origin {
+	at := o.Origin
+	return admin.Origin{Source: at.Source, File: a.file(at.Source, at.File), Line: at.Line, Revision: o.Revision}
 }
 
 // Dump returns what a proxy is sent, and records that in the audit log. Errors: admin.ErrNotFound.
 func (a *API) Dump(ctx context.Context, q admin.DumpRequest) (admin.Dump, error) {
 	out := admin.Dump{Proxy: q.Proxy}
-	types, err := a.Resources(q.Proxy)
+	types, err := a.resources(ctx, q.Proxy, cmp.Or(q.Type, "all"))
 	if err != nil {
-		err = admin.NewError(admin.ErrNotFound, "%v: \"ashorectl status\" lists them", err)
+		return out, err
 	}
-	a.recordOutcome(audit.Event{Action: audit.DumpRead, Actor: admin.Actor(ctx), Target: q.Proxy,
-		Details: map[string]string{"type": cmp.Or(q.Type, "all")}}, err)
 	for _, t := range types {
 		if q.Type != "" && shortType(t.TypeURL) != strings.ToLower(q.Type) {
 			continue
@@ -264,17 +259,20 @@ func (a *API) Dump(ctx context.Context, q admin.DumpRequest) (admin.Dump, error)
 		}
 		out.Types = append(out.Types, shown)
 	}
-	if err == nil && len(out.Types) == 0 {
-		err = admin.NewError(admin.ErrNotFound, "%s does not subscribe to %s: \"ashorectl proxy-status %s\" lists its types",
+	if len(out.Types) == 0 {
+		err = notFound("%s does not subscribe to %s: \"ashorectl proxy-status %s\" lists its types",
 			q.Proxy, cmp.Or(q.Type, "anything"), q.Proxy)
 	}
 	return out, err
 }
 
-// recordOutcome takes an event to the audit log, with err as its outcome.
-func (a *API) recordOutcome(e audit.Event, err error) {
+// resources returns what a proxy is sent, and records in the audit log for what. Errors:
+// admin.ErrNotFound.
+func (a *API) resources(ctx context.Context, proxy, what string) ([]xds.TypeDump, error) {
+	types, err := a.Resources(proxy)
 	if err != nil {
-		e.Outcome, e.Reason = audit.Failed, err.Error()
+		err = notFound("%v: \"ashorectl status\" lists them", err)
 	}
-	a.Record(e)
+	a.record(ctx, audit.DumpRead, proxy, err, "type", what)
+	return types, err
 }

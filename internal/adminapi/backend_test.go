@@ -199,7 +199,7 @@ func TestBackendDump(t *testing.T) {
 	var events []audit.Event
 	b.Record = func(e audit.Event) { events = append(events, e) }
 	dump := func(typ string) (admin.Dump, error) {
-		return b.Dump(admin.WithActor(t.Context(), "ann"), admin.DumpRequest{Proxy: "web", Type: typ})
+		return b.Dump(admin.WithCaller(t.Context(), "ann", admin.Operator), admin.DumpRequest{Proxy: "web", Type: typ})
 	}
 	if d, err := dump("EDS"); err != nil || len(d.Types) != 1 || d.Types[0].Type != "eds" {
 		t.Errorf("dump %+v, %v; want endpoints alone", d, err)

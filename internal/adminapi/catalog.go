@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/netip"
+	"path"
 	"slices"
 	"strings"
 
@@ -37,8 +38,8 @@ func (a *API) Services(ctx context.Context, q admin.ServiceQuery) ([]admin.Servi
 		}
 	}
 	if q.Host != "" && len(out) == 0 {
-		return nil, admin.NewError(admin.ErrNotFound, "the mesh knows no service %q: \"ashorectl get services\" lists all",
-			joined(q.Namespace, q.Host))
+		return nil, notFound("the mesh knows no service %q: \"ashorectl get services\" lists all",
+			path.Join(q.Namespace, q.Host))
 	}
 	return out, nil
 }

@@ -21,9 +21,9 @@ import (
 // unknown, admin.ErrConflict before there is any configuration.
 func (a *API) Describe(ctx context.Context, q admin.DescribeQuery) (admin.Description, error) {
 	out := admin.Description{Services: []admin.Service{}, Objects: []admin.AppliedObject{}}
-	c := a.Published()
-	if c == nil {
-		return out, admin.NewError(admin.ErrConflict, "there is no configuration yet")
+	c, err := a.current()
+	if err != nil {
+		return out, err
 	}
 	hosts := map[string]bool{}
 	targets := authz.Targets(c, strings.ToLower(q.Service), 0)
@@ -35,7 +35,7 @@ func (a *API) Describe(ctx context.Context, q admin.DescribeQuery) (admin.Descri
 			hosts[t.Host] = true
 		}
 		if len(targets) == 0 {
-			return out, admin.NewError(admin.ErrNotFound, "there is no workload %q: write NAMESPACE/NAME, an address or the ID "+
+			return out, notFound("there is no workload %q: write NAMESPACE/NAME, an address or the ID "+
 				"of a proxy; \"ashorectl get endpoints -o wide\" and \"ashorectl proxy-status\" list them", q.Workload)
 		}
 	}
@@ -148,8 +148,8 @@ func appliedObjects(c *push.Context, host string) (out []admin.AppliedObject) {
 // gatewayObjects returns the Gateways of a proxy, each with its VirtualServices.
 func gatewayObjects(sc *push.Scope) (out []admin.AppliedObject) {
 	for _, g := range sc.Gateways.Items() {
-		out = append(out, admin.AppliedObject{Place: placeOf(g.Gateway),
-			Effect: fmt.Sprintf("serves %s at port %d, hosts: %s", g.Server.Port.Protocol, g.Port, strings.Join(g.Server.Hosts, ", "))})
+		out = append(out, admin.AppliedObject{Place: placeOf(g.Gateway), Effect: fmt.Sprintf(
+			"serves %s at port %d, hosts: %s", g.Server.Port.Protocol, g.Port, strings.Join(g.Server.Hosts, ", "))})
 		for _, vs := range g.Routes.Items() {
 			out = append(out, admin.AppliedObject{Place: placeOf(vs.Object),
 				Effect: fmt.Sprintf("routes requests for %s at port %d", strings.Join(vs.Spec.Hosts, ", "), g.Port)})
@@ -180,15 +180,11 @@ func workloadPolicies(c *push.Context, targets []authz.Target) []admin.WorkloadP
 	out := []admin.WorkloadPolicies{}
 	for _, t := range targets {
 		sc := c.Scope(c.Classify(t.Node()))
-		at := t.Name()
-		if t.Port != 0 {
-			at = fmt.Sprintf("%s:%d", at, t.Port)
-		}
 		mode := peerMode(sc, t.Port)
 		if t.Type == push.Router {
 			mode = "as its Gateways say"
 		}
-		one := admin.WorkloadPolicies{At: []string{at}, MutualTLS: mode, Policies: []string{}}
+		one := admin.WorkloadPolicies{At: []string{place(t)}, MutualTLS: mode, Policies: []string{}}
 		for _, list := range [][]*config.Object{sc.AuthorizationPolicy.Items(), sc.RequestAuthentication.Items(),
 			sc.Telemetry.Items()} {
 			for _, o := range list {
@@ -209,7 +205,7 @@ func workloadPolicies(c *push.Context, targets []authz.Target) []admin.WorkloadP
 		if same < 0 {
 			out = append(out, one)
 		} else {
-			out[same].At = append(out[same].At, at)
+			out[same].At = append(out[same].At, one.At...)
 		}
 	}
 	return out

@@ -19,16 +19,16 @@ import (
 // Explain uses the active configuration. Errors: admin.ErrInvalid for the caller or the path;
 // admin.ErrNotFound for an unknown target, admin.ErrConflict before there is any configuration.
 func (a *API) Explain(ctx context.Context, r admin.ExplainRequest) (admin.Explanation, error) {
-	c := a.Published()
-	if c == nil {
-		return admin.Explanation{}, admin.NewError(admin.ErrConflict, "there is no configuration yet")
+	c, err := a.current()
+	if err != nil {
+		return admin.Explanation{}, err
 	}
 	if r.Path != "" && !strings.HasPrefix(r.Path, "/") {
-		return admin.Explanation{}, admin.NewError(admin.ErrInvalid, "the path %.80q does not begin with /", r.Path)
+		return admin.Explanation{}, invalid("the path %.80q does not begin with /", r.Path)
 	}
 	from, err := authz.Caller(c, r.From)
 	if err != nil {
-		return admin.Explanation{}, admin.NewError(admin.ErrInvalid, "%v", err)
+		return admin.Explanation{}, invalid("%v", err)
 	}
 	revoked, notes := a.revokedPart(ctx, from)
 	http := r.Method != "" || r.Path != "" || r.Host != ""
@@ -44,12 +44,12 @@ func (a *API) Explain(ctx context.Context, r admin.ExplainRequest) (admin.Explan
 			break
 		}
 		if c.Inputs().Endpoints.At(key).Len() == 0 {
-			return admin.Explanation{}, admin.NewError(admin.ErrNotFound, "the service %s has no endpoints, so there is no "+
+			return admin.Explanation{}, notFound("the service %s has no endpoints, so there is no "+
 				"proxy whose policies could decide: \"ashorectl get services %s -o wide\" shows where it is defined", host, host)
 		}
 	}
 	if len(found) == 0 {
-		return admin.Explanation{}, admin.NewError(admin.ErrNotFound, "nothing is known of %q with that port and protocol: "+
+		return admin.Explanation{}, notFound("nothing is known of %q with that port and protocol: "+
 			"write the host of a service (web.example:80), a workload (shop/web), its address, or the ID of a proxy; a "+
 			"method, a path and a host are for ports that speak HTTP; \"ashorectl get services\" lists ports", r.To)
 	}
@@ -133,8 +133,8 @@ func explanation(from spiffe.ID, found []authz.Explained) admin.Explanation {
 
 // explainPart is the result at one port of a workload.
 func explainPart(f authz.Explained) admin.ExplainPart {
-	out := admin.ExplainPart{At: []string{place(f)}, Call: "a connection", Verdict: string(f.Verdict), Reason: f.Reason,
-		Closed: f.Closed, Steps: []admin.ExplainStep{}}
+	out := admin.ExplainPart{At: []string{place(f.Target)}, Call: "a connection", Verdict: string(f.Verdict),
+		Reason: f.Reason, Closed: f.Closed, Steps: []admin.ExplainStep{}}
 	if !f.Request.TCP {
 		out.Call = f.Request.Method + " " + f.Request.Host + f.Request.Path
 	}
@@ -153,9 +153,9 @@ func explainPart(f authz.Explained) admin.ExplainPart {
 }
 
 // place is a workload and its port.
-func place(f authz.Explained) string {
-	if f.Port == 0 {
-		return f.Name()
+func place(t authz.Target) string {
+	if t.Port == 0 {
+		return t.Name()
 	}
-	return f.Name() + ":" + strconv.FormatUint(uint64(f.Port), 10)
+	return fmt.Sprintf("%s:%d", t.Name(), t.Port)
 }

@@ -15,11 +15,10 @@ func (a *API) SetLogLevel(ctx context.Context, q admin.LogLevel) (admin.LogLevel
 	if q.Level != "" {
 		level := hclog.LevelFromString(q.Level)
 		if level == hclog.NoLevel || level == hclog.Off {
-			return q, admin.NewError(admin.ErrInvalid, "unknown level %q: want trace, debug, info, warn or error", q.Level)
+			return q, invalid("unknown level %q: want trace, debug, info, warn or error", q.Level)
 		}
 		a.Log.Info("log level changed", "to", level, "by", admin.Actor(ctx))
-		a.Record(audit.Event{Action: audit.LogLevel, Actor: admin.Actor(ctx), Target: "ashored",
-			Details: map[string]string{"level": level.String()}})
+		a.record(ctx, audit.LogLevel, "ashored", nil, "level", level.String())
 		a.Log.SetLevel(level)
 	}
 	return admin.LogLevel{Level: a.Log.GetLevel().String()}, nil

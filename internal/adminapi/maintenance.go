@@ -16,19 +16,16 @@ func (a *API) AcceptRemovals(ctx context.Context, r admin.AcceptRequest) (admin.
 	removed, err := a.Assembler.AcceptRemovals(ctx, r.Source)
 	// Items of a source that is not in the settings any more may still be active.
 	if _, known := a.Settings.Source(r.Source); err == nil && removed == 0 && !known {
-		return admin.Accepted{}, admin.NewError(admin.ErrNotFound,
-			"there is no source %q: \"ashorectl sources\" lists them", r.Source)
+		return admin.Accepted{}, notFound("there is no source %q: \"ashorectl sources\" lists them", r.Source)
 	}
-	a.recordOutcome(audit.Event{Action: audit.RemovalsAccept, Actor: admin.Actor(ctx), Target: r.Source,
-		Details: map[string]string{"removed": strconv.Itoa(removed)}}, err)
+	a.record(ctx, audit.RemovalsAccept, r.Source, err, "removed", strconv.Itoa(removed))
 	return admin.Accepted{Source: r.Source, Removed: removed}, err
 }
 
 // ReleaseVIPs releases the virtual IPs of hosts that no replica has used for a week.
 func (a *API) ReleaseVIPs(ctx context.Context, _ admin.None) (admin.ReleasedVIPs, error) {
 	hosts, err := vip.Release(ctx, a.Records, time.Now())
-	a.recordOutcome(audit.Event{Action: audit.VIPRelease, Actor: admin.Actor(ctx), Target: "virtual IPs",
-		Details: map[string]string{"released": strconv.Itoa(len(hosts))}}, err)
+	a.record(ctx, audit.VIPRelease, "virtual IPs", err, "released", strconv.Itoa(len(hosts)))
 	return admin.ReleasedVIPs{Hosts: hosts}, err
 }
 

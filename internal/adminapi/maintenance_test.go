@@ -56,7 +56,8 @@ func TestAcceptRemovals(t *testing.T) {
 				}},
 				Record: func(e audit.Event) { events = append(events, e) },
 			}
-			got, err := m.AcceptRemovals(admin.WithActor(t.Context(), "ann"), admin.AcceptRequest{Source: tc.source})
+			ctx := admin.WithCaller(t.Context(), "ann", admin.Operator)
+			got, err := m.AcceptRemovals(ctx, admin.AcceptRequest{Source: tc.source})
 			if got != tc.want || !errors.Is(err, tc.is) {
 				t.Errorf("got %+v, %v; want %+v, %v", got, err, tc.want, tc.is)
 			}

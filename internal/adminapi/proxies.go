@@ -26,15 +26,16 @@ import (
 // shortType is the name of a type to operators: "cds", or else the type itself.
 func shortType(typeURL string) string { return cmp.Or(xds.ShortType(typeURL), typeURL) }
 
-// proxyList names each proxy by its short name unless another has the same.
-func proxyList(connected []xds.ProxyStatus) []admin.ProxyStatus {
+// proxies are the connected ones. Each is named by its short name unless another has the same.
+func (a *API) proxies() []admin.ProxyStatus {
+	connected := a.Connected()
 	names := map[string]int{} // how many proxies have a short name
 	for _, p := range connected {
 		names[p.Node.ID]++
 	}
 	out := make([]admin.ProxyStatus, len(connected))
 	for i, p := range connected {
-		out[i] = proxyStatus(p)
+		out[i] = a.proxyStatus(p)
 		if names[p.Node.ID] == 1 {
 			out[i].ID = p.Node.ID
 		}
@@ -42,7 +43,7 @@ func proxyList(connected []xds.ProxyStatus) []admin.ProxyStatus {
 	return out
 }
 
-func proxyStatus(p xds.ProxyStatus) admin.ProxyStatus {
+func (a *API) proxyStatus(p xds.ProxyStatus) admin.ProxyStatus {
 	out := admin.ProxyStatus{ID: p.ID, Node: p.ID, Kind: "sidecar", Namespace: p.Node.Namespace,
 		Agent: p.Agent, Envoy: p.Envoy, Peer: p.Peer, Connected: p.Connected, Identity: p.Who.Identity.String(),
 		Serial: p.Who.Serial, Expires: p.Who.Expires, Bundle: p.Bundle, Delta: p.Delta, Types: []admin.TypeStatus{}}
@@ -50,7 +51,7 @@ func proxyStatus(p xds.ProxyStatus) admin.ProxyStatus {
 		out.Kind = "router"
 	}
 	for _, t := range p.Types {
-		out.Types = append(out.Types, typeStatus(t))
+		out.Types = append(out.Types, a.typeStatus(t))
 	}
 	if len(p.Types) > 0 && !slices.ContainsFunc(p.Types, func(t xds.TypeStatus) bool { return !t.Objects }) {
 		out.Kind = admin.Reader
@@ -58,7 +59,7 @@ func proxyStatus(p xds.ProxyStatus) admin.ProxyStatus {
 	return out
 }
 
-func typeStatus(t xds.TypeStatus) admin.TypeStatus {
+func (a *API) typeStatus(t xds.TypeStatus) admin.TypeStatus {
 	out := admin.TypeStatus{Type: shortType(t.TypeURL), Resources: t.Resources, AcknowledgedAt: t.AcknowledgedAt,
 		State: t.State(), Latest: t.Latest, InFlight: t.Pending, Rejections: t.Rejections, Everything: t.Everything}
 	if t.Objects {
@@ -70,9 +71,8 @@ func typeStatus(t xds.TypeStatus) admin.TypeStatus {
 	for _, r := range t.Rejected {
 		one := admin.Rejection{Time: r.At, Resource: r.Name, Version: r.Version, Error: r.Message}
 		for i, p := range r.Patches {
-			at := p.Object.Origin
 			one.Patches = append(one.Patches, admin.Patch{Object: p.Object.Key.String(), Field: p.Field, Changed: i < r.Changed,
-				Origin: admin.Origin{Source: at.Source, File: at.File, Line: at.Line}})
+				Origin: a.origin(p.Object)})
 		}
 		out.Rejected = append(out.Rejected, one)
 	}

@@ -87,7 +87,7 @@ func TestTypeStatus(t *testing.T) {
 		Status: ads.Status{Subscribed: 3, Rejections: 2, Pending: 1,
 			Rejected: []ads.Rejected{{Name: "0.0.0.0_80", Version: "1",
 				Message: "no such filter"}}, Rejection: &ads.Rejection{Message: "whole response"}}}
-	got := typeStatus(in)
+	got := (&API{}).typeStatus(in)
 	if got.Type != "lds" || got.Subscribed != 3 || got.Resources != 4 || got.InFlight != 1 || got.Rejections != 2 ||
 		got.Everything {
 		t.Errorf("status %+v", got)
@@ -96,7 +96,7 @@ func TestTypeStatus(t *testing.T) {
 		t.Errorf("rejected %+v, want the culprit", got.Rejected)
 	}
 	in.Rejected, in.Everything = nil, true
-	if got = typeStatus(in); len(got.Rejected) != 1 || got.Rejected[0].Error != "whole response" ||
+	if got = (&API{}).typeStatus(in); len(got.Rejected) != 1 || got.Rejected[0].Error != "whole response" ||
 		got.Subscribed != 0 || !got.Everything {
 		t.Errorf("status %+v, want the response that was rejected, and no names", got)
 	}
@@ -108,8 +108,11 @@ func TestShortNames(t *testing.T) {
 	node := func(id, short string, typ push.NodeType) xds.ProxyStatus {
 		return xds.ProxyStatus{ID: id, Node: push.Node{ID: short, Type: typ, Namespace: "shop"}}
 	}
-	got := proxyList([]xds.ProxyStatus{node("sidecar~1~a~x", "a", push.Sidecar),
-		node("sidecar~2~b~x", "b", push.Sidecar), node("router~3~b~x", "b", push.Router)})
+	a := &API{Connected: func() []xds.ProxyStatus {
+		return []xds.ProxyStatus{node("sidecar~1~a~x", "a", push.Sidecar), node("sidecar~2~b~x", "b", push.Sidecar),
+			node("router~3~b~x", "b", push.Router)}
+	}}
+	got := a.proxies()
 	for i, want := range []string{"a", "sidecar~2~b~x", "router~3~b~x"} {
 		if got[i].ID != want {
 			t.Errorf("proxy %d is called %q, want %q", i, got[i].ID, want)
@@ -140,7 +143,7 @@ func TestReaderStatus(t *testing.T) {
 		"neither":           {nil, false, ""},
 		"of no known types": {of("example.com/Foo"), false, ""},
 	} {
-		got := proxyStatus(xds.ProxyStatus{ID: "sidecar~1~a~x", Types: tc.types})
+		got := (&API{}).proxyStatus(xds.ProxyStatus{ID: "sidecar~1~a~x", Types: tc.types})
 		var kinds []string
 		for _, ty := range got.Types {
 			kinds = append(kinds, ty.Objects)

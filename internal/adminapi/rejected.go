@@ -26,7 +26,7 @@ type rejection struct {
 // other resource that they rejected. The latter are warnings: an Envoy may be at fault itself.
 func (a *API) rejected() (out []feed.Problem) {
 	all := map[string]*rejection{} // by object, or by type and name
-	for _, p := range proxyList(a.Connected()) {
+	for _, p := range a.proxies() {
 		for _, t := range p.Types {
 			for _, r := range t.Rejected {
 				if t.Objects != "" {
@@ -47,7 +47,7 @@ func (a *API) rejected() (out []feed.Problem) {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(all)) {
-		out = append(out, a.rejectionProblem(all[key]))
+		out = append(out, all[key].problem())
 	}
 	return out
 }
@@ -59,7 +59,7 @@ func addOnce(list []string, s string) []string {
 	return append(list, s)
 }
 
-func (a *API) rejectionProblem(r *rejection) feed.Problem {
+func (r *rejection) problem() feed.Problem {
 	what := r.resources[0]
 	if n := len(r.resources) - 1; n > 0 {
 		what += fmt.Sprintf(" (and %d more)", n)
@@ -68,14 +68,9 @@ func (a *API) rejectionProblem(r *rejection) feed.Problem {
 		"%s, which keep the previous version: %s: %s", len(r.proxies), r.proxies[0], what, r.message)}
 	if len(r.patches) > 0 {
 		first := r.patches[0]
-		p.Severity, p.Object, p.Field, p.Line = feed.Error, first.Object, first.Field, first.Origin.Line
-		var patches []admin.Patch
-		for _, one := range r.patches {
-			one.Origin.File = a.file(one.Origin.Source, one.Origin.File)
-			patches = append(patches, one)
-		}
-		p.File = patches[0].Origin.File
-		p.Text += ". " + excerpt.Of(admin.PatchesText(patches), 2*maxRejection)
+		p.Severity, p.Object, p.Field = feed.Error, first.Object, first.Field
+		p.File, p.Line = first.Origin.File, first.Origin.Line
+		p.Text += ". " + excerpt.Of(admin.PatchesText(r.patches), 2*maxRejection)
 	}
 	p.Text += fmt.Sprintf(". \"ashorectl proxy-status %s\" shows all of it", r.proxies[0])
 	return p

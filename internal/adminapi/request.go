@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
-	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/authz"
 )
@@ -20,13 +19,11 @@ func (a *API) RouteRequest(ctx context.Context, q admin.RequestQuery) (admin.Rou
 		return slices.Contains([]string{p.ID, n.ID, n.Namespace + "/" + n.ServiceAccount}, q.From)
 	})
 	if i < 0 {
-		return out, admin.NewError(admin.ErrNotFound, "no proxy of %q is connected: write the ID of a proxy (web-1.shop) or a "+
+		return out, notFound("no proxy of %q is connected: write the ID of a proxy (web-1.shop) or a "+
 			"service account (shop/web); \"ashorectl proxy-status\" lists proxies", q.From)
 	}
 	out.Proxy, out.Identity = all[i].ID, all[i].Who.Identity.String()
-	types, err := a.Resources(out.Proxy)
-	a.recordOutcome(audit.Event{Action: audit.DumpRead, Actor: admin.Actor(ctx), Target: out.Proxy,
-		Details: map[string]string{"type": "explain request"}}, err)
+	types, err := a.resources(ctx, out.Proxy, "explain request")
 	var sent authz.Resources
 	for _, t := range types {
 		sent = append(sent, t.Resources...)

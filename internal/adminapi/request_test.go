@@ -57,7 +57,7 @@ func TestSetLogLevel(t *testing.T) {
 		Record: func(e audit.Event) { events = append(events, e) }}
 	part := a.Log.Named("ca")
 	for _, tc := range []struct{ set, want string }{{"", "info"}, {"DEBUG", "debug"}, {"", "debug"}, {"warn", "warn"}} {
-		got, err := a.SetLogLevel(admin.WithActor(t.Context(), "ann"), admin.LogLevel{Level: tc.set})
+		got, err := a.SetLogLevel(admin.WithCaller(t.Context(), "ann", admin.Operator), admin.LogLevel{Level: tc.set})
 		if err != nil || got.Level != tc.want || part.GetLevel().String() != tc.want {
 			t.Errorf("%q: got %v, %v, of a part %s", tc.set, got, err, part.GetLevel())
 		}

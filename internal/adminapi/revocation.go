@@ -21,7 +21,7 @@ func (a *API) Revoke(ctx context.Context, r admin.RevokeRequest) (admin.Revoked,
 	}
 	known, _ := a.Workloads(ctx) // what matters fails by itself
 	workloads := concerned(known, q.Subject)
-	unknown := admin.NewError(admin.ErrNotFound, "nothing is revoked: no workload is known as %s. "+
+	unknown := notFound("nothing is revoked: no workload is known as %s. "+
 		"\"ashorectl workload list\" shows what there is; --force revokes an identity that nobody has yet", q.Subject)
 	if len(workloads) == 0 && ca.IsIdentity(q.Subject) && !r.Force && !a.Ledger.Revocations().Has(q.Subject) {
 		a.Ledger.NotRevoked(q, unknown)
@@ -49,7 +49,7 @@ func (a *API) Restore(ctx context.Context, r admin.RevokeRequest) (admin.Revoked
 	}
 	err = a.Ledger.Restore(ctx, q)
 	if errors.Is(err, ca.ErrNotFound) {
-		err = admin.NewError(admin.ErrNotFound, "%s is not revoked: \"ashorectl workload list\" shows what is", q.Subject)
+		err = notFound("%s is not revoked: \"ashorectl workload list\" shows what is", q.Subject)
 	}
 	if err != nil {
 		return admin.Revoked{}, withKind(err)
@@ -69,7 +69,8 @@ func (a *API) delivered(q ca.RevokeRequest) admin.Revoked {
 	if out.Proxies == 0 {
 		note = "WARNING: no proxy is connected to this replica (\"ashorectl status\")"
 	}
-	out.Notes = []string{note + "; other replicas send it to theirs, and disconnected proxies receive it when they reconnect"}
+	out.Notes = []string{note + "; other replicas send it to theirs, and disconnected proxies receive it when they " +
+		"reconnect"}
 	return out
 }
 
@@ -79,7 +80,7 @@ const maxReason = 1024
 // checkReason refuses a reason that is too long. Errors: admin.ErrInvalid.
 func checkReason(reason string) error {
 	if len(reason) > maxReason {
-		return admin.NewError(admin.ErrInvalid, "the reason has %d bytes: want %d at most", len(reason), maxReason)
+		return invalid("the reason has %d bytes: want %d at most", len(reason), maxReason)
 	}
 	return nil
 }
@@ -88,7 +89,7 @@ func checkReason(reason string) error {
 func revocation(ctx context.Context, r admin.RevokeRequest) (ca.RevokeRequest, error) {
 	q := ca.RevokeRequest{Subject: r.Name, Reason: r.Reason, By: admin.Actor(ctx)}
 	if err := ca.CheckSubject(r.Name); err != nil {
-		return q, admin.NewError(admin.ErrInvalid, "%v", err)
+		return q, invalid("%v", err)
 	}
 	return q, checkReason(r.Reason)
 }

@@ -14,13 +14,13 @@ import (
 // could not use it.
 func (a *API) CreateSecret(ctx context.Context, q admin.SecretRequest) (secret.Status, error) {
 	made, err := a.Secrets.Create(ctx, q.Secret, q.Value)
-	e := audit.Event{Action: audit.SecretCreate, Actor: admin.Actor(ctx), Target: q.Secret.String()}
+	var details []string
 	if !made.Expires.IsZero() {
-		e.Details = map[string]string{"expires": made.Expires.UTC().Format(time.RFC3339)}
+		details = []string{"expires", made.Expires.UTC().Format(time.RFC3339)}
 	}
-	a.recordOutcome(e, err)
+	a.record(ctx, audit.SecretCreate, q.Secret.String(), err, details...)
 	if errors.Is(err, secret.ErrInvalid) {
-		err = admin.NewError(admin.ErrInvalid, "%v", err)
+		err = invalid("%v", err)
 	}
 	return made, err
 }
@@ -33,9 +33,9 @@ func (a *API) ListSecrets(context.Context, admin.None) ([]secret.Status, error) 
 // DeleteSecret deletes a secret from the store. Errors: admin.ErrNotFound.
 func (a *API) DeleteSecret(ctx context.Context, n secret.Name) (admin.None, error) {
 	err := a.Secrets.Delete(ctx, n)
-	a.recordOutcome(audit.Event{Action: audit.SecretDelete, Actor: admin.Actor(ctx), Target: n.String()}, err)
+	a.record(ctx, audit.SecretDelete, n.String(), err)
 	if errors.Is(err, secret.ErrNotFound) {
-		err = admin.NewError(admin.ErrNotFound, "%v: \"ashorectl secret list\" lists the secrets", err)
+		err = notFound("%v: \"ashorectl secret list\" lists the secrets", err)
 	}
 	return admin.None{}, err
 }

@@ -3,18 +3,11 @@ package adminapi
 import (
 	"errors"
 	"fmt"
+	"path"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
 )
-
-// joined is NAMESPACE/NAME, or the name alone.
-func joined(namespace, name string) string {
-	if namespace == "" {
-		return name
-	}
-	return namespace + "/" + name
-}
 
 // elsewhere says why an object of the store is not active: the sources lack the store, or another
 // one defines the object. Empty if it is active.
@@ -48,11 +41,11 @@ func (a *API) definedAt(key config.Key) string {
 func keyOf(r admin.Ref) (config.Key, error) {
 	info, err := config.KindNamed(r.Kind)
 	if err != nil {
-		return config.Key{}, admin.NewError(admin.ErrInvalid, "%v", err)
+		return config.Key{}, invalid("%v", err)
 	}
 	if r.Namespace == "" || r.Name == "" {
-		return config.Key{}, admin.NewError(admin.ErrInvalid, "%s %q: want a namespace and a name", info.Kind,
-			joined(r.Namespace, r.Name))
+		return config.Key{}, invalid("%s %q: want a namespace and a name", info.Kind,
+			path.Join(r.Namespace, r.Name))
 	}
 	return config.Key{Kind: info.Kind, Namespace: r.Namespace, Name: r.Name}, nil
 }
@@ -65,9 +58,9 @@ func refOf(k config.Key) admin.Ref {
 func storeError(err error) error {
 	switch {
 	case errors.Is(err, config.ErrConflict):
-		return admin.NewError(admin.ErrConflict, "nothing was written, because somebody else wrote: %v. Try again", err)
+		return conflict("nothing was written, because somebody else wrote: %v. Try again", err)
 	case errors.Is(err, config.ErrNotFound), errors.Is(err, config.ErrForgotten), errors.Is(err, config.ErrNoRevision):
-		return admin.NewError(admin.ErrNotFound, "%v", err)
+		return notFound("%v", err)
 	}
 	return err
 }

@@ -81,7 +81,7 @@ func with(p admin.Piece, old, now string) admin.Piece {
 
 // write writes as "user test".
 func (b *storeBench) write(w admin.StoreWrite) (admin.Written, error) {
-	return b.Write(admin.WithActor(b.t.Context(), "user test"), w)
+	return b.Write(admin.WithCaller(b.t.Context(), "user test", admin.Operator), w)
 }
 
 // applyOf is an apply of files.
@@ -171,12 +171,12 @@ func testStoreRoles(t *testing.T, newStoreBench newBench) {
 	w := applyOf(serviceFile("web"), admin.Piece{File: "f.yaml", Data: []byte("apiVersion: networking.istio.io/v1alpha3\n" +
 		"kind: EnvoyFilter\nmetadata: {name: limits, namespace: shop}\nspec: {}\n")})
 	for _, role := range []admin.Role{admin.Nobody, admin.Operator, admin.Admin} {
-		_, err := b.Write(admin.WithRole(t.Context(), role), w)
+		_, err := b.Write(admin.WithCaller(t.Context(), "ann", role), w)
 		if errors.Is(err, admin.ErrForbidden) != (role != admin.Admin) {
 			t.Errorf("%s: %v", role, err)
 		}
 	}
-	if _, err := b.Write(admin.WithRole(t.Context(), admin.Operator), w); err != nil {
+	if _, err := b.Write(admin.WithCaller(t.Context(), "ann", admin.Operator), w); err != nil {
 		t.Errorf("what changes nothing is refused: %v", err)
 	}
 }

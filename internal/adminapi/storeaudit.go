@@ -1,7 +1,6 @@
 package adminapi
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -20,7 +19,7 @@ func (a *API) auditWrite(p *storePlan, changes int, err error) {
 		}
 	}
 	if err != nil {
-		err = fmt.Errorf("%s: %w", p.what(), err)
+		e.Outcome, e.Reason = audit.Failed, p.what()+": "+err.Error()
 	}
-	a.recordOutcome(e, err)
+	a.Record(e)
 }

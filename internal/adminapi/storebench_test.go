@@ -38,7 +38,7 @@ func manyFiles(objects int, version string) []admin.Piece {
 
 // apply applies files as who.
 func (a *API) apply(ctx context.Context, who string, files ...admin.Piece) (admin.Written, error) {
-	return a.Write(admin.WithActor(ctx, who), admin.StoreWrite{Action: admin.Apply, Pieces: files})
+	return a.Write(admin.WithCaller(ctx, who, admin.Operator), admin.StoreWrite{Action: admin.Apply, Pieces: files})
 }
 
 // newStorekeeper keeps a store; events go to record.

@@ -167,7 +167,7 @@ func (a *API) plan(ctx context.Context, p *storePlan) error {
 	case admin.Rollback:
 		err = a.planRollback(ctx, p, have)
 	default:
-		err = admin.NewError(admin.ErrInvalid, "%q is not an action: want apply, delete or rollback", p.Action)
+		err = invalid("%q is not an action: want apply, delete or rollback", p.Action)
 	}
 	if err != nil {
 		return err
@@ -225,10 +225,10 @@ func (a *API) planDelete(p *storePlan, have map[config.Key]*config.Object) error
 	for _, key := range slices.Compact(keys) {
 		if have[key] == nil && !p.MissingOK {
 			if place := a.definedAt(key); place != "" {
-				return admin.NewError(admin.ErrNotFound, "nothing was deleted: %s is not in the store. %s defines it: delete it "+
+				return notFound("nothing was deleted: %s is not in the store. %s defines it: delete it "+
 					"there", key, place)
 			}
-			return admin.NewError(admin.ErrNotFound, "nothing was deleted: the store has no %s (--ignore-not-found deletes "+
+			return notFound("nothing was deleted: the store has no %s (--ignore-not-found deletes "+
 				"the others)", key)
 		}
 		p.add(key, have[key], nil)
@@ -278,7 +278,7 @@ func (a *API) unchangedSince(ctx context.Context, p *storePlan) error {
 	for _, r := range past.Revisions {
 		for _, w := range r.Writes {
 			if touched[w.Key] {
-				return admin.NewError(admin.ErrConflict, "nothing was written: %s was changed at revision %s by %s: see "+
+				return conflict("nothing was written: %s was changed at revision %s by %s: see "+
 					"\"ashorectl history KIND NAME --diff\" and --dry-run, and write again", w.Key, r.Number, r.Who)
 			}
 		}

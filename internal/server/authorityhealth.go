@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -27,9 +26,7 @@ const (
 // authorityHealth reports the state of the certificate authority as problems and metrics, so that
 // neither waits for the store. Safe for concurrent use.
 type authorityHealth struct {
-	api *adminapi.API
-	jwt *ca.JWTAttestor
-
+	api   *adminapi.API
 	found atomic.Pointer[findings] // of the last examination
 }
 
@@ -40,8 +37,8 @@ type findings struct {
 	workloads map[string]int   // by state
 }
 
-func newAuthorityHealth(api *adminapi.API, jwt *ca.JWTAttestor) *authorityHealth {
-	h := &authorityHealth{api: api, jwt: jwt}
+func newAuthorityHealth(api *adminapi.API) *authorityHealth {
+	h := &authorityHealth{api: api}
 	h.found.Store(&findings{})
 	return h
 }
@@ -103,10 +100,7 @@ func (h *authorityHealth) unknownPrincipals(ctx context.Context, status admin.Au
 }
 
 // problems are what an operator should see to.
-func (h *authorityHealth) problems() []feed.Problem {
-	return slices.Concat(issuerProblems("setting attestors.jwt", h.jwt.Failures()),
-		problemsOf(ofAuthority, feed.Error, h.api.Ledger.Problems()...), h.found.Load().problems)
-}
+func (h *authorityHealth) problems() []feed.Problem { return h.found.Load().problems }
 
 // collect reports the last examination. After a failed one only pending revocations are reported.
 // Names of metrics are Istio's where it has one.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"google.golang.org/grpc/credentials"
 
 	"github.com/ashore-mesh/ashore/ca"
@@ -63,20 +64,19 @@ type limitedTLS struct {
 // Reasons of refusals, for the metric.
 const tooManyConnections, tooMuchUnfinished = "connections", "unfinished requests"
 
-// newLimitedTLS returns TLS that allows each workload perWorkload connections. It returns an error
-// if a metric is registered already.
+// newLimitedTLS returns TLS that allows each workload perWorkload connections.
 func newLimitedTLS(tls credentials.TransportCredentials, perWorkload int,
 	verify func([]*x509.Certificate, time.Time) (spiffe.ID, error), r prometheus.Registerer,
-	log hclog.Logger) (limitedTLS, error) {
+	log hclog.Logger) limitedTLS {
 	budget := func() *unfinished.Budget { return unfinished.NewBudget(unfinishedBytes) }
 	t := limitedTLS{TransportCredentials: tls, verify: verify, log: ratelimit.NewLogger(log), unauthenticated: &sync.Map{},
 		limiter: connlimit.NewLimiter(math.MaxInt, perWorkload, budget),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ashore_connections_refused_total",
+		refused: promauto.With(r).NewCounterVec(prometheus.CounterOpts{Name: "ashore_connections_refused_total",
 			Help: "Connections refused or closed because their workload exceeded a limit."}, []string{"reason"})}
 	for _, reason := range []string{tooManyConnections, tooMuchUnfinished} {
 		t.refused.WithLabelValues(reason)
 	}
-	return t, r.Register(t.refused)
+	return t
 }
 
 // ServerHandshake implements credentials.TransportCredentials. gRPC closes the connection if it

@@ -58,12 +58,9 @@ func TestConnectionRefused(t *testing.T) {
 		}
 		return id, nil
 	}
-	creds, err := newLimitedTLS(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{serving},
+	creds := newLimitedTLS(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{serving},
 		ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS13}), 1, verify, prometheus.NewRegistry(),
 		testlog.New(t))
-	if err != nil {
-		t.Fatal(err)
-	}
 	srv := grpc.NewServer(grpc.Creds(creds))
 	healthv1.RegisterHealthServer(srv, health.NewServer())
 	served := make(chan error, 1)

@@ -22,7 +22,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/peername"
 	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
-	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry/entry"
 	kubeidentity "github.com/ashore-mesh/ashore/registry/kube/identity"
 	"github.com/ashore-mesh/ashore/registry/shared"
@@ -52,17 +51,14 @@ func (s *Server) newIdentity(ctx context.Context, reach reach, rt *shared.Runtim
 	id := &identity{connections: ca.BoundConnections(cfg.CA.Validity)}
 	var err error
 	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: records, Dir: authorityFolder(cfg),
-		TrustDomain: domain, Aliases: cfg.MeshConfig.Config.GetTrustDomainAliases(), Groups: groups(s.published.Load),
+		TrustDomain: domain, Aliases: cfg.MeshConfig.Config.GetTrustDomainAliases(), Groups: s.group,
 		Grace: cfg.CA.Grace, Connections: id.connections, Replaced: s.replaced, Audit: s.audit.Record, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("tokens, workloads and revocations: %w", err)
 	}
-	c := ca.ManagerConfig{
-		Dir: authorityFolder(cfg), Plugged: cfg.CA.Plugged, TrustDomain: domain,
-		Names: serverNames(cfg, reach.addresses), Records: records, SignerRoots: cfg.CA.Signer.Roots,
-		Replicas: otherReplicas(cfg, rt), Audit: s.audit.Record, Log: log,
-		Dependents: id.ledger.Dependents, Existing: !cfg.Development,
-	}
+	c := s.managerConfig(reach.addresses)
+	c.Plugged, c.SignerRoots, c.Existing = cfg.CA.Plugged, cfg.CA.Signer.Roots, !cfg.Development
+	c.Replicas, c.Dependents = otherReplicas(rt), id.ledger.Dependents
 	if cfg.Store.Shared() {
 		c.Address = reach.own
 	}
@@ -75,15 +71,24 @@ func (s *Server) newIdentity(ctx context.Context, reach reach, rt *shared.Runtim
 	id.jwt = ca.NewJWTAttestor(ca.JWTConfig{Issuers: cfg.Attestors.JWT, Ledger: id.ledger,
 		Fetcher: jwks.NewFetcher(cfg.FetchConfig), Log: log})
 	issuing := ca.ServerConfig{Signer: id.manager.Signer, Bundle: id.manager.Bundle,
-		Validity: cfg.CA.Validity, Ledger: id.ledger, PeerName: peerNames(s.published.Load), Peers: id.peers, JWT: id.jwt,
+		Validity: cfg.CA.Validity, Ledger: id.ledger, PeerName: s.peerName, Peers: id.peers, JWT: id.jwt,
 		Replicas: id.manager, Audit: s.audit.Record, Log: log, Registerer: s.registry}
 	s.useClusters(id, &issuing)
 	id.issuer = ca.NewServer(issuing)
-	s.report(func() []feed.Problem { return problemsOf(ofAuthority, feed.Error, id.issuer.Problems()...) })
+	s.reportTexts(ofAuthority, id.issuer.Problems)
+	s.reportTexts(ofAuthority, id.ledger.Problems)
+	s.report(func() []feed.Problem { return issuerProblems("setting attestors.jwt", id.jwt.Failures()) })
 	s.run("certificate authority", id.manager.Run)
 	s.run("index of workloads", id.ledger.Run)
 	s.run("issuers of tokens", id.jwt.Run)
 	return id, nil
+}
+
+// managerConfig is what ashored and its command init know of the authority. reached is where agents
+// reach the control plane.
+func (s *Server) managerConfig(reached []string) ca.ManagerConfig {
+	return ca.ManagerConfig{Dir: authorityFolder(s.cfg), TrustDomain: s.cfg.MeshConfig.Config.GetTrustDomain(),
+		Names: serverNames(s.cfg, reached), Records: s.store.Records(), Audit: s.audit.Record, Log: s.log.Named("ca")}
 }
 
 // serverNames are the names and addresses of the control plane's certificate, beside those that it
@@ -91,8 +96,7 @@ func (s *Server) newIdentity(ctx context.Context, reach reach, rt *shared.Runtim
 func serverNames(cfg settings.Config, reached []string) []string {
 	out := append([]string{settings.MachineName()}, cfg.CA.Names...)
 	for _, address := range append(slices.Clone(reached), cfg.XDS.Address, cfg.Webhook.Address) {
-		if host, _, err := net.SplitHostPort(address); err == nil && host != "" &&
-			(net.ParseIP(host) == nil || !net.ParseIP(host).IsUnspecified()) {
+		if host, _, err := net.SplitHostPort(address); err == nil && host != "" && !net.ParseIP(host).IsUnspecified() {
 			out = append(out, host)
 		}
 	}
@@ -125,47 +129,34 @@ func (s *Server) replaced(former []admin.Leaf, text string) {
 		&xds.NotJoinedError{Public: text, Err: errors.New(text)})
 }
 
-// groups looks WorkloadGroups up in the latest context.
-func groups(latest func() *push.Context) func(context.Context, string) (namespace, account string, err error) {
-	return func(_ context.Context, group string) (string, string, error) {
-		c := latest()
-		if c == nil {
-			return "", "", errors.New("configuration is not read yet: \"ashorectl sources\" says why. " +
-				"A source that cannot be read before this is made needs required: false")
-		}
-		o, spec := workloadGroup(c, group)
-		if o == nil {
-			return "", "", ca.ErrNoGroup
-		}
-		return o.Namespace, cmp.Or(spec.GetTemplate().GetServiceAccount(), "default"), nil
+// group returns the namespace and the service account of a WorkloadGroup. Errors: ca.ErrNoGroup.
+func (s *Server) group(_ context.Context, name string) (namespace, account string, err error) {
+	if s.published.Load() == nil {
+		return "", "", errors.New("configuration is not read yet: \"ashorectl sources\" says why. " +
+			"A source that cannot be read before this is made needs required: false")
 	}
+	o, spec := s.workloadGroup(name)
+	if o == nil {
+		return "", "", ca.ErrNoGroup
+	}
+	return o.Namespace, cmp.Or(spec.GetTemplate().GetServiceAccount(), "default"), nil
 }
 
-// peerNames names the workloads of groups for metrics, by the latest context.
-func peerNames(latest func() *push.Context) func(group string) string {
-	return func(group string) string {
-		c := latest()
-		if c == nil {
-			return ""
-		}
-		o, spec := workloadGroup(c, group)
-		if o == nil {
-			return ""
-		}
-		return peername.Of(entry.GroupLabels(spec, nil), o.Name, c.Inputs().Mesh.Cluster()).DNS()
+// peerName returns the name of a group's workloads in metrics; empty: there is no such group.
+func (s *Server) peerName(group string) string {
+	o, spec := s.workloadGroup(group)
+	if o == nil {
+		return ""
 	}
+	return peername.Of(entry.GroupLabels(spec, nil), o.Name, s.cfg.MeshConfig.Cluster()).DNS()
 }
 
-// workloadGroup returns the WorkloadGroup "namespace/name"; nil if there is none.
-func workloadGroup(c *push.Context, group string) (*config.Object, *networking.WorkloadGroup) {
+// workloadGroup returns the active WorkloadGroup "namespace/name"; nil if there is none.
+func (s *Server) workloadGroup(group string) (*config.Object, *networking.WorkloadGroup) {
 	namespace, name, _ := strings.Cut(group, "/")
-	o, _ := c.Inputs().Objects.Get(config.Key{Kind: config.WorkloadGroup, Namespace: namespace, Name: name})
+	o := s.activeObject(config.Key{Kind: config.WorkloadGroup, Namespace: namespace, Name: name})
 	if o == nil {
 		return nil, nil
 	}
-	spec, ok := o.Spec.(*networking.WorkloadGroup)
-	if !ok {
-		return nil, nil
-	}
-	return o, spec
+	return o, o.Spec.(*networking.WorkloadGroup)
 }

@@ -57,10 +57,7 @@ func Init(ctx context.Context, cfg settings.Config, log hclog.Logger) (done []st
 	if !cfg.Secure() || cfg.CA.Plugged != "" {
 		return done, nil
 	}
-	authority, err := ca.NewManager(ctx, ca.ManagerConfig{
-		Dir: authorityFolder(cfg), TrustDomain: cfg.MeshConfig.Config.GetTrustDomain(),
-		Names: serverNames(cfg, cfg.XDS.Advertise), Records: s.store.Records(), Audit: s.audit.Record, Log: log,
-	})
+	authority, err := ca.NewManager(ctx, s.managerConfig(cfg.XDS.Advertise))
 	if err != nil {
 		return nil, err
 	}

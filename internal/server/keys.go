@@ -17,8 +17,6 @@ import (
 // keySource fetches the keys of the issuers that policies name, for the assembler.
 type keySource struct{ *jwks.Refresher }
 
-var _ push.KeySource = keySource{}
-
 // newKeySource keeps what it has fetched in the state folder.
 func newKeySource(s settings.Config, log hclog.Logger) keySource {
 	fetcher := jwks.NewFetcher(s.FetchConfig)
@@ -39,10 +37,10 @@ func (k keySource) Run(ctx context.Context, out chan<- *push.KeySets) error {
 // problems are the keys that cannot be fetched, with the objects that need them. The context may be nil.
 func (k keySource) problems(c *push.Context) []feed.Problem {
 	out := issuerProblems("keys of issuers", k.Failures())
+	if c == nil {
+		return out
+	}
 	for i := range out {
-		if c == nil {
-			break
-		}
 		for j, o := range push.KeyUsers(c.Inputs().Objects, out[i].Object) {
 			if j == 0 {
 				out[i].File, out[i].Line = o.Origin.File, o.Origin.Line

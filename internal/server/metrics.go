@@ -19,18 +19,12 @@ import (
 func newRegistry() *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	version := build.Read().Version
-	reg.MustRegister(
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		constant("istio_build", "Istio component build info", prometheus.Labels{"component": "pilot", "tag": version}),
-		constant("pilot_info", "Pilot version and build information.", prometheus.Labels{"version": version}),
-	)
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectFunc(func(emit emitFunc) {
+			emit("istio_build", "Istio component build info", 1, "component", "pilot", "tag", version)
+			emit("pilot_info", "Pilot version and build information.", 1, "version", version)
+		}))
 	return reg
-}
-
-func constant(name, help string, labels prometheus.Labels) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels},
-		func() float64 { return 1 })
 }
 
 // collectFunc is a collector that reads its values when it is scraped. It is unchecked: it describes

@@ -63,3 +63,9 @@ func outgoing(network string) netip.Addr {
 	defer func() { _ = c.Close() }() // nothing was sent
 	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
 }
+
+// loopback reports whether only this machine reaches an address.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err == nil && (host == settings.Localhost || net.ParseIP(host).IsLoopback())
+}

@@ -25,11 +25,10 @@ func (s *Server) openSaved(ctx context.Context) *savedState {
 		objects:  feed.NewWriter[*config.Object](s.home, "config", log),
 		services: feed.NewWriter[registry.Instances](s.home, "services", log),
 	}
-	var err error
-	out.content.Objects, err = feed.Load[*config.Object](ctx, s.home, "config")
-	unread := []error{err}
-	out.content.Services, err = feed.Load[registry.Instances](ctx, s.home, "services")
-	if err := errors.Join(append(unread, err)...); err != nil {
+	var err1, err2 error
+	out.content.Objects, err1 = feed.Load[*config.Object](ctx, s.home, "config")
+	out.content.Services, err2 = feed.Load[registry.Instances](ctx, s.home, "services")
+	if err := errors.Join(err1, err2); err != nil {
 		log.Error("a part of what was active before the restart cannot be read: it is used when its source delivers it",
 			"error", err)
 	}

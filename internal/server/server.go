@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ashore-mesh/ashore/analyze"
-	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/filestore/consul"
 	"github.com/ashore-mesh/ashore/internal/admin"
@@ -24,7 +22,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/sdnotify"
 	"github.com/ashore-mesh/ashore/internal/secret"
 	"github.com/ashore-mesh/ashore/internal/settings"
-	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
@@ -32,7 +29,6 @@ import (
 	"github.com/ashore-mesh/ashore/registry/shared"
 	"github.com/ashore-mesh/ashore/registry/vip"
 	"github.com/ashore-mesh/ashore/xds"
-	"github.com/ashore-mesh/ashore/xds/gen"
 )
 
 const (
@@ -118,6 +114,11 @@ func (s *Server) report(problems ...func() []feed.Problem) {
 	s.problems = append(s.problems, problems...)
 }
 
+// reportTexts adds the errors of a part.
+func (s *Server) reportTexts(source string, texts func() []string) {
+	s.report(func() []feed.Problem { return problemsOf(source, feed.Error, texts()...) })
+}
+
 // build builds all parts in the order in which they need each other.
 func (s *Server) build(ctx context.Context) error {
 	cfg := &s.cfg
@@ -149,29 +150,9 @@ func (s *Server) build(ctx context.Context) error {
 		return err
 	}
 	objects, export := s.newMCP()
-	c := xds.Config{
-		Generator: gen.New(), Objects: objects, Runtime: workloads, RegisterAnybody: cfg.Development,
-		WorkloadStreams: workloadConnections, WorkloadBytes: workloadBytes,
-		Log: s.log, Registerer: s.registry, Audit: s.audit.Record,
-		MayDebug: s.inRootNamespace, Replica: settings.MachineName(),
-	}
-	if id != nil {
-		c.Verify, c.Revoked = id.verify, id.peers.Revoked
-		c.Workload, c.Joined = ca.WorkloadName, id.joined
-		c.Token = func(ctx context.Context) (who spiffe.ID, expires time.Time, err error) {
-			if who, expires, err = id.issuer.Identify(ctx); err == nil {
-				err = s.connections.identified(ctx, who)
-			}
-			return who, expires, err
-		}
-		if id.access != nil {
-			c.MayReadSecrets = id.access.MayRead
-		}
-	}
-	if s.proxies, err = xds.New(c); err != nil {
+	if err := s.newXDS(id, workloads, objects); err != nil {
 		return err
 	}
-	s.run("xds", s.proxies.Run)
 	if err := s.newExports(); err != nil {
 		return err
 	}
@@ -193,14 +174,12 @@ func (s *Server) build(ctx context.Context) error {
 	analyzed := func() []feed.Problem { return analyze.Problems(analysis.Findings()) }
 	s.report(analyzed, s.proxies.ResourceProblems, saved.problems,
 		vips.Problems, s.storeProblems, func() []feed.Problem { return keys.problems(s.published.Load()) }, secrets.Problems,
-		s.settingsProblems,
-		func() []feed.Problem { return problemsOf("audit log", feed.Error, s.audit.Problems()...) },
-		func() []feed.Problem { return problemsOf("workloads", feed.Error, workloads.Problems()...) })
+		s.settingsProblems)
+	s.reportTexts("audit log", s.audit.Problems)
+	s.reportTexts("workloads", workloads.Problems)
 	s.collect(keys.collect)
 	s.serveOperators(id, reach, workloads, deriver, secrets)
-	if err := s.serveXDS(id); err != nil {
-		return err
-	}
+	s.serveXDS(id)
 	s.serveWebhook(id)
 	s.reportToClusters(id)
 	s.runLeaders()
@@ -226,7 +205,7 @@ func (s *Server) serveOperators(id *identity, reach reach, workloads *shared.Run
 	if id != nil {
 		s.api.Manager, s.api.Ledger = id.manager, id.ledger
 		s.api.Revoked, s.api.Workloads = id.peers.Revoked, id.ledger.Workloads
-		health := newAuthorityHealth(s.api, id.jwt)
+		health := newAuthorityHealth(s.api)
 		s.report(health.problems)
 		s.run("certificate authority health", health.run)
 		s.collect(health.collect)
@@ -246,20 +225,11 @@ func (s *Server) serveOperators(id *identity, reach reach, workloads *shared.Run
 // much garbage, and is the peak of memory.
 const loadingPercent = 50
 
-// collectOften lets Go collect garbage more often until restore is called.
-func collectOften() (restore func()) {
-	usual := debug.SetGCPercent(loadingPercent)
-	if usual < loadingPercent { // as the operator wants it
-		debug.SetGCPercent(usual)
-	}
-	return sync.OnceFunc(func() { debug.SetGCPercent(usual) })
-}
-
 // publisher hands each context to the proxies, then to operators, the audit log and exports.
 func (s *Server) publisher(analysis *analyze.Background) func(*push.Context, push.Changes) {
 	log := s.log.Named("push")
-	loaded := collectOften()
-	s.closers = append(s.closers, func() error { loaded(); return nil })
+	usual := debug.SetGCPercent(loadingPercent)
+	s.closers = append(s.closers, func() error { debug.SetGCPercent(usual); return nil })
 	written := &adminapi.ConfigAudit{Record: s.audit.Record}
 	count := countTriggers(s.registry)
 	return func(c *push.Context, changes push.Changes) {
@@ -272,7 +242,7 @@ func (s *Server) publisher(analysis *analyze.Background) func(*push.Context, pus
 			x.Publish(c.Inputs().Services, c.Inputs().Endpoints)
 		}
 		if first {
-			loaded()
+			debug.SetGCPercent(usual)
 			debug.FreeOSMemory() // reading everything leaves as much garbage as there is configuration
 			log.Info("ready: proxies are served", "objects", c.Inputs().Objects.Len(),
 				"services", c.Inputs().Services.Len())

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/internal/admin"
@@ -92,9 +93,12 @@ func (s *Server) listen() error {
 		if to.address == "" {
 			continue
 		}
-		l, err := listen(to.address, to.setting)
+		l, err := net.Listen("tcp", to.address)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			err = fmt.Errorf("%w: stop the process that uses it (\"ss -ltnp\" shows it), or choose another port", err)
+		}
 		if err != nil {
-			return err
+			return fmt.Errorf("%w (setting %s)", err, to.setting)
 		}
 		*to.at = l
 		s.closeLater(l)

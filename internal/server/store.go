@@ -19,11 +19,6 @@ type meshStore interface {
 	Records() record.Store
 }
 
-var (
-	_ meshStore = (*bolt.Store)(nil)
-	_ meshStore = (*consul.Store)(nil)
-)
-
 // openStore opens the store that the settings name. An empty store in Consul is created if create
 // is true, and else an error.
 func (s *Server) openStore(ctx context.Context, create bool) (created bool, err error) {

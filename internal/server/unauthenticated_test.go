@@ -26,10 +26,7 @@ func (r remote) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 
 func TestConnectionWithToken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		limited, err := newLimitedTLS(nil, 1, nil, prometheus.NewRegistry(), testlog.New(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		limited := newLimitedTLS(nil, 1, nil, prometheus.NewRegistry(), testlog.New(t))
 		open := func(port int) net.Conn {
 			here, there := net.Pipe()
 			t.Cleanup(func() { _ = there.Close() })

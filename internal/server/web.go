@@ -2,7 +2,7 @@ package server
 
 import (
 	"context"
-	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -48,21 +48,13 @@ func (w *web) routes() http.Handler {
 		Timeout:             20 * time.Second,
 	}))
 	mux.Handle("GET /prometheus/targets", w.targets)
-	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, _ *http.Request) { w.text(rw, http.StatusOK, "alive") })
+	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "alive\n") })
 	mux.HandleFunc("GET /ready", func(rw http.ResponseWriter, _ *http.Request) {
 		if waiting := w.waiting(); len(waiting) > 0 {
-			w.text(rw, http.StatusServiceUnavailable, "not ready: waits for "+strings.Join(waiting, ", "))
+			http.Error(rw, "not ready: waits for "+strings.Join(waiting, ", "), http.StatusServiceUnavailable)
 			return
 		}
-		w.text(rw, http.StatusOK, "ready")
+		_, _ = io.WriteString(rw, "ready\n")
 	})
 	return mux
-}
-
-func (w *web) text(rw http.ResponseWriter, code int, text string) {
-	rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	rw.WriteHeader(code)
-	if _, err := fmt.Fprintln(rw, text); err != nil {
-		w.log.Debug("answer not read", "error", err)
-	}
 }

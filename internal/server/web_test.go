@@ -2,6 +2,7 @@ package server
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/build"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/settings"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
@@ -99,7 +101,7 @@ func TestWeb(t *testing.T) {
 
 func TestListen(t *testing.T) {
 	t.Parallel()
-	l, err := listen("127.0.0.1:0", "xds.plaintextAddress")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +110,7 @@ func TestListen(t *testing.T) {
 		l.Addr().String(): "address already in use: stop the process that uses it",
 		"192.0.2.1:1":     "192.0.2.1:1: bind: cannot assign requested address",
 	} {
-		_, err := listen(address, "xds.plaintextAddress")
+		err := newServer(settings.Config{XDS: settings.XDS{PlaintextAddress: address}}, testlog.New(t)).listen()
 		if err == nil || !strings.Contains(err.Error(), want) ||
 			!strings.Contains(err.Error(), "(setting xds.plaintextAddress)") {
 			t.Errorf("%s: error %v, want %q and the setting", address, err, want)

@@ -32,13 +32,11 @@ func (s *Server) newRuntime(ctx context.Context, reach reach) (*shared.Runtime, 
 	return rt, nil
 }
 
-// otherReplicas returns the other replicas that are alive; none without a shared store.
-func otherReplicas(cfg settings.Config, rt *shared.Runtime) func() []admin.Replica {
+// otherReplicas returns the other replicas that are alive.
+func otherReplicas(rt *shared.Runtime) func() []admin.Replica {
 	return func() (out []admin.Replica) {
-		if cfg.Store.Shared() {
-			for _, o := range rt.Others() {
-				out = append(out, admin.Replica(o))
-			}
+		for _, o := range rt.Others() {
+			out = append(out, admin.Replica(o))
 		}
 		return out
 	}

@@ -1,18 +1,15 @@
 package settings
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/dnsname"
-	"github.com/ashore-mesh/ashore/internal/jwks"
 )
 
 // CA configures the certificate authority. There is one when xds.address is set.
@@ -63,19 +60,6 @@ type Fetch struct {
 	Allow []string `yaml:"allow"`
 }
 
-// config returns the configuration of a fetcher. Errors: an invalid range.
-func (f Fetch) config() (jwks.Config, error) {
-	var c jwks.Config
-	for _, text := range f.Allow {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			return c, fmt.Errorf("%q is not a range of addresses: want one such as 127.0.0.0/8", text)
-		}
-		c.Allow = append(c.Allow, p.Masked())
-	}
-	return c, nil
-}
-
 // Secure reports whether there is a certificate authority and a listener with TLS.
 func (s *Config) Secure() bool { return s.XDS.Address != "" }
 
@@ -92,19 +76,25 @@ func (s *Config) checkIdentity(wrong report) {
 			wrong("xds.advertise", "%v", err)
 		}
 	}
+	names := seen{}
 	for i, j := range s.Attestors.JWT {
-		err := checkJWT(j)
-		if j.Name != "" && slices.ContainsFunc(s.Attestors.JWT[:i],
-			func(b ca.Issuer) bool { return b.Name == j.Name }) {
-			err = errors.New("it is there twice: put its audiences into one")
+		text := ""
+		switch {
+		case j.Name == "":
+			text = "issuer is not set: give what its tokens say as \"iss\""
+		case names.again(j.Name):
+			text = "it is there twice: put its audiences into one"
+		case j.Keys == "" && !strings.HasPrefix(j.Name, "https://"):
+			text = "jwks is not set: name a file or an https:// address with the keys of the issuer"
+		default:
+			continue
 		}
-		if err != nil {
-			wrong("attestors.jwt", "issuer %d %q: %v", i+1, j.Name, err)
-		}
+		wrong("attestors.jwt", "issuer %d %q: %s", i+1, j.Name, text)
 	}
-	for i, name := range s.Attestors.Kubernetes {
+	clusters := seen{}
+	for _, name := range s.Attestors.Kubernetes {
 		s.checkCluster(wrong, "attestors.kubernetes", name)
-		if slices.Contains(s.Attestors.Kubernetes[:i], name) {
+		if clusters.again(name) {
 			wrong("attestors.kubernetes", "%q is there twice: remove one of them", name)
 		}
 	}
@@ -116,15 +106,18 @@ func (s *Config) checkIdentity(wrong report) {
 	if s.Access, err = s.Admin.Roles.Resolve(); err != nil {
 		wrong("admin.roles", "%v: create it, or correct the name", err)
 	}
-	if s.FetchConfig, err = s.Fetch.config(); err != nil {
-		wrong("fetch.allow", "%v", err)
+	for _, text := range s.Fetch.Allow {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			wrong("fetch.allow", "%q is not a range of addresses: want one such as 127.0.0.0/8", text)
+		}
+		s.FetchConfig.Allow = append(s.FetchConfig.Allow, p.Masked())
 	}
 }
 
 // checkCluster wants the name of a source of kind kubernetes, and a listener with TLS.
 func (s *Config) checkCluster(wrong report, setting, name string) {
-	is := func(src Source) bool { return src.Kind == kubernetesKind && src.Name == name }
-	if !slices.ContainsFunc(s.SourceList, is) {
+	if !s.hasSource(name, kubernetesKind) {
 		wrong(setting, "%q is not the name of a source of kind kubernetes: add the source, or correct the name", name)
 	}
 	if !s.Secure() {
@@ -163,16 +156,6 @@ func CheckAdvertised(text string) error {
 	reachable := ip != nil && !ip.IsUnspecified() || ip == nil && dnsname.Valid(strings.ToLower(host))
 	if err != nil || badPort != nil || n == 0 || !reachable {
 		return fmt.Errorf("%q: want HOST:PORT that machines can reach, such as mesh.example:15012", text)
-	}
-	return nil
-}
-
-func checkJWT(j ca.Issuer) error {
-	if j.Name == "" {
-		return errors.New("issuer is not set: give what its tokens say as \"iss\"")
-	}
-	if j.Keys == "" && !strings.HasPrefix(j.Name, "https://") {
-		return errors.New("jwks is not set: name a file or an https:// address with the keys of the issuer")
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package settings
 
 import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
-	"github.com/ashore-mesh/ashore/mcp"
 )
 
 // MCP selects the other control planes that may read the configuration.
@@ -20,30 +19,23 @@ const (
 	readersAnybody = "anybody"
 )
 
-// readers returns who may read. It reports invalid readers.
-func (s *Config) readers(wrong report) mcp.Readers {
-	out := mcp.Readers{}
-	for _, r := range s.MCP.Readers {
-		switch r {
+// checkMCP makes MCPReaders, and checks the settings about other control planes that read.
+func (s *Config) checkMCP(wrong report) {
+	r := &s.MCPReaders
+	for _, name := range s.MCP.Readers {
+		switch name {
 		case readersRoot:
-			out.RootNamespace, out.TrustDomain = s.MeshConfig.Config.GetRootNamespace(), s.MeshConfig.Config.GetTrustDomain()
+			r.RootNamespace, r.TrustDomain = s.MeshConfig.Config.GetRootNamespace(), s.MeshConfig.Config.GetTrustDomain()
 		case readersAnybody:
-			out.Anybody = true
+			r.Anybody = true
 		default:
-			id, err := spiffe.Parse(r)
+			id, err := spiffe.Parse(name)
 			if err != nil {
 				wrong("mcp.readers", "%v; or write %s, or %s", err, readersRoot, readersAnybody)
 			}
-			out.Identities = append(out.Identities, id)
+			r.Identities = append(r.Identities, id)
 		}
 	}
-	return out
-}
-
-// checkMCP checks the settings about other control planes that read.
-func (s *Config) checkMCP(wrong report) {
-	s.MCPReaders = s.readers(wrong)
-	r := s.MCPReaders
 	switch {
 	case r.Anybody && s.XDS.PlaintextAddress == "":
 		wrong("mcp.readers", "%s: xds.address needs an identity: name identities, or set xds.plaintextAddress",

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -223,6 +222,16 @@ func (s *Config) read(f Flags) error {
 // report reports a wrong setting.
 type report func(setting, format string, args ...any)
 
+// seen are names that have to be unique.
+type seen map[string]bool
+
+// again adds a name, and reports whether it was there.
+func (s seen) again(name string) bool {
+	was := s[name]
+	s[name] = true
+	return was
+}
+
 // check makes the mesh's Config, and returns all errors.
 func (s *Config) check() error {
 	var errs []error
@@ -296,11 +305,9 @@ func (s *Config) readNetworks(wrong report) []feed.Problem {
 	networks, problems := config.ParseNetworks(s.MeshNetworks, data)
 	for _, n := range networks.Networks {
 		for _, e := range n.Endpoints {
-			registry := func(source Source) bool {
-				return source.Name == e.GetFromRegistry() && (source.Kind == "consul" || source.Kind == kubernetesKind)
-			}
-			if e.GetFromRegistry() != "" && !slices.ContainsFunc(s.SourceList, registry) {
-				wrong("meshNetworks", "fromRegistry: %q is not the name of a source of kind consul or kubernetes", e.GetFromRegistry())
+			name := e.GetFromRegistry()
+			if name != "" && !s.hasSource(name, consulKind) && !s.hasSource(name, kubernetesKind) {
+				wrong("meshNetworks", "fromRegistry: %q is not the name of a source of kind consul or kubernetes", name)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,8 +16,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry/kube"
 )
 
-// storeKind is the kind of the source that is the store, and kubernetesKind that of a cluster.
-const storeKind, kubernetesKind = "store", "kubernetes"
+// Kinds of sources that others refer to.
+const storeKind, consulKind, kubernetesKind = "store", "consul", "kubernetes"
 
 // Source is one source of configuration or services. Besides these it has the options of
 // its kind.
@@ -65,7 +66,7 @@ func optionsOf(kind string) sourceOptions {
 		return &StoreSource{}
 	case "mcp":
 		return &MCPSource{}
-	case "consul":
+	case consulKind:
 		return &ConsulSource{}
 	case kubernetesKind:
 		return &KubernetesSource{kube.DefaultOptions()}
@@ -161,46 +162,39 @@ func (s *Config) readSource(at string, n *yaml.Node) (Source, error) {
 	return out, err
 }
 
-// longestSourceName is how many letters the name of a source may have.
-const longestSourceName = 63
-
-// sourceName reports whether s is a valid name of a source. It is in logs and tables, is a label of
-// metrics, and the key of saved content.
-func sourceName(s string) bool {
-	foreign := func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.'
-	}
-	return s != "" && len(s) <= longestSourceName && strings.IndexFunc(s, foreign) < 0
+// hasSource reports whether a source has that name and kind.
+func (s *Config) hasSource(name, kind string) bool {
+	return slices.ContainsFunc(s.SourceList, func(src Source) bool { return src.Name == name && src.Kind == kind })
 }
+
+// sourceName matches the name of a source. It is in logs and tables, is a label of metrics, and the
+// key of saved content.
+const sourceName = `^[a-zA-Z0-9._-]{1,63}$`
 
 // checkSources checks the sources and that their names are unique.
 func (s *Config) checkSources(wrong report) {
-	names, exports, clusters := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	valid := regexp.MustCompile(sourceName)
+	names, exports, clusters := seen{}, seen{}, seen{}
 	for _, src := range s.SourceList {
 		option := func(option, format string, args ...any) { wrong(src.At+"."+option, format, args...) }
 		switch {
-		case names[src.Name]:
+		case names.again(src.Name):
 			option("name", "%q is there twice: give each source a name of its own", src.Name)
-		case !sourceName(src.Name):
-			option("name", "%q: want 1 to %d letters of a to z, A to Z, digits, '-', '_' and '.'", src.Name, longestSourceName)
+		case !valid.MatchString(src.Name):
+			option("name", "%q: want 1 to 63 letters of a to z, A to Z, digits, '-', '_' and '.'", src.Name)
 		case src.Kind == storeKind && src.Name != storeKind:
 			option("name", "%q: there is one store, and it has no other name: remove this", src.Name)
 		}
-		names[src.Name] = true
 		src.Options.check(option)
-		if c, ok := src.Options.(*ConsulSource); ok && c.Export.Owner != "" {
-			to := c.Address + " " + c.Export.Owner
-			if exports[to] {
-				option("export.owner", "%q is that of another source with this address: one of them is enough", c.Export.Owner)
+		switch o := src.Options.(type) {
+		case *ConsulSource:
+			if owner := o.Export.Owner; owner != "" && exports.again(o.Address+" "+owner) {
+				option("export.owner", "%q is that of another source with this address: one of them is enough", owner)
 			}
-			exports[to] = true
-		}
-		if k, ok := src.Options.(*KubernetesSource); ok {
-			id := cmp.Or(k.Cluster, src.Name)
-			if clusters[id] {
+		case *KubernetesSource:
+			if id := cmp.Or(o.Cluster, src.Name); clusters.again(id) {
 				option("cluster", "%q is the ID of another cluster: give each cluster an ID of its own", id)
 			}
-			clusters[id] = true
 		}
 	}
 }
