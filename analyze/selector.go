@@ -34,7 +34,8 @@ func (a *analysis) sameSelectors() {
 				switch {
 				case at.labels == "":
 					a.report(k.general, o, "spec",
-						fmt.Sprintf("has no effect: %s is for all of namespace %s too and %s", named(list[0]), o.Namespace, precedence),
+						fmt.Sprintf("has no effect: %s is for all of namespace %s too and %s", named(list[0]), o.Namespace,
+							precedence),
 						"merge the two objects, or give this one a selector")
 				case k.selecting != "":
 					a.report(k.selecting, o, "spec",

@@ -43,7 +43,8 @@ func Write(t testing.TB, dir string) (certFile, keyFile string) {
 	}
 	write := func(name, kind string, der []byte) string {
 		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), fs.FileMode(0o600)); err != nil {
+		text := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+		if err := os.WriteFile(file, text, fs.FileMode(0o600)); err != nil {
 			t.Fatal(err)
 		}
 		return file

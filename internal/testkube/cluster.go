@@ -105,7 +105,8 @@ func (c *Cluster) StartAPI() {
 	}
 	c.stopAPI = c.run("kube-apiserver", "--bind-address", host, "--advertise-address", host, "--secure-port", port,
 		"--etcd-servers", c.etcd, "--etcd-compaction-interval", "0", "--cert-dir", c.dir,
-		"--tls-cert-file", c.cert, "--tls-private-key-file", c.key, "--client-ca-file", c.cert, "--authorization-mode", "RBAC",
+		"--tls-cert-file", c.cert, "--tls-private-key-file", c.key, "--client-ca-file", c.cert,
+		"--authorization-mode", "RBAC",
 		"--service-account-issuer", "https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file", c.cert, "--service-account-signing-key-file", c.key,
 		"--service-cluster-ip-range", "10.96.0.0/16,fd96::/112",

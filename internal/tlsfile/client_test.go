@@ -38,7 +38,8 @@ func TestLoad(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || (got.RootCAs != nil) != (tc.files.CAFile != "") || (len(got.Certificates) == 1) != (tc.files.CertFile != "") {
+			if err != nil || (got.RootCAs != nil) != (tc.files.CAFile != "") ||
+				(len(got.Certificates) == 1) != (tc.files.CertFile != "") {
 				t.Errorf("got %+v, %v", got, err)
 			}
 		})
