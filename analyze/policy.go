@@ -24,58 +24,21 @@ func (a *analysis) policyNamespace(o *config.Object) string {
 	return o.Namespace
 }
 
-// peerConflicts reports PeerAuthentications without effect: those with the same selector as an
-// older one, and those in the root namespace with a selector.
-func (a *analysis) peerConflicts() {
-	groups := selectorGroups{}
-	for o := range a.objects(config.PeerAuthentication) {
-		labels := push.SelectorLabels(o)
-		if o.Namespace == a.root() && len(labels) > 0 {
-			a.report(IgnoredPeers, o, "spec.selector",
-				fmt.Sprintf("has no effect, because policies of the root namespace (%s) apply to the whole mesh and "+
-					"cannot select workloads", o.Namespace),
-				"write it into the namespace of the workloads, or remove the selector")
-			continue
+// overlaps reports Telemetry objects and ProxyConfigs that select a workload of an older one.
+func (a *analysis) overlaps() {
+	for kind, code := range map[config.Kind]Code{config.Telemetry: ConflictingTelemetry,
+		config.ProxyConfig: ConflictingProxies} {
+		selecting := map[string][]*config.Object{} // by namespace
+		for o := range a.objects(kind) {
+			if len(push.SelectorLabels(o)) > 0 {
+				selecting[o.Namespace] = append(selecting[o.Namespace], o)
+			}
 		}
-		groups.add(o, labels)
-	}
-	for o, first := range groups.conflicts() {
-		field := "spec"
-		if len(push.SelectorLabels(o)) > 0 {
-			field = "spec.selector"
-		}
-		a.report(ConflictingPeers, o, field,
-			fmt.Sprintf("has no effect: %s selects the same workloads and %s", named(first), precedence),
-			"merge the two objects")
-	}
-}
-
-// levelConflicts reports Telemetry objects and ProxyConfigs without effect.
-func (a *analysis) levelConflicts() {
-	a.conflictsOfLevel(config.Telemetry, SeveralTelemetries, ConflictingTelemetry)
-	a.conflictsOfLevel(config.ProxyConfig, ConflictingProxies, ConflictingProxies)
-}
-
-// conflictsOfLevel reports objects of a kind without effect. Of several without a selector in one
-// namespace only the oldest applies, and of several that select one workload as well.
-func (a *analysis) conflictsOfLevel(kind config.Kind, several, overlapping Code) {
-	general, selecting := selectorGroups{}, map[string][]*config.Object{}
-	for o := range a.objects(kind) {
-		if len(push.SelectorLabels(o)) == 0 {
-			general.add(o, nil)
-		} else {
-			selecting[o.Namespace] = append(selecting[o.Namespace], o)
-		}
-	}
-	for o, first := range general.conflicts() {
-		a.report(several, o, "spec",
-			fmt.Sprintf("has no effect: %s is for all of namespace %s too and %s", named(first), o.Namespace, precedence),
-			"merge the two objects, or give this one a selector")
-	}
-	for namespace, list := range selecting {
-		if len(list) > 1 {
-			slices.SortFunc(list, push.CompareAge)
-			a.levelOverlaps(namespace, list, overlapping)
+		for namespace, list := range selecting {
+			if len(list) > 1 {
+				slices.SortFunc(list, push.CompareAge)
+				a.levelOverlaps(namespace, list, code)
+			}
 		}
 	}
 }
@@ -115,7 +78,16 @@ func (a *analysis) selectors() {
 			if kind == config.Telemetry || kind == config.ProxyConfig { // of the root namespace, too
 				ns = o.Namespace
 			}
-			if len(want) == 0 || kind == config.PeerAuthentication && ns == "" || a.selectsWorkload(ns, want) {
+			switch {
+			case len(want) == 0:
+				continue
+			case kind == config.PeerAuthentication && ns == "":
+				a.report(IgnoredPeers, o, "spec.selector",
+					fmt.Sprintf("has no effect, because policies of the root namespace (%s) apply to the whole mesh and "+
+						"cannot select workloads", o.Namespace),
+					"write it into the namespace of the workloads, or remove the selector")
+				continue
+			case a.selectsWorkload(ns, want):
 				continue
 			}
 			where := ""

@@ -24,11 +24,11 @@ func TestPeerConflicts(t *testing.T) {
 		{"one of each level", []string{peers("istio-system/mesh", strict), peers("shop/all", strict), peers("shop/x", selects), workload}, nil},
 		{
 			"two for a namespace", []string{peers("shop/a", strict), peers("shop/b", strict)},
-			[]string{"ASH0006 mesh.yaml:6 PeerAuthentication shop/b spec: has no effect: PeerAuthentication shop/a (mesh.yaml) selects the same workloads and takes precedence because it is older or sorts first"},
+			[]string{"ASH0006 mesh.yaml:6 PeerAuthentication shop/b spec: has no effect: PeerAuthentication shop/a (mesh.yaml) is for all of namespace shop too and takes precedence because it is older or sorts first"},
 		},
 		{
 			"two for the same workloads", []string{peers("shop/a", selects), peers("shop/b", selects), workload},
-			[]string{"ASH0006 mesh.yaml:6 PeerAuthentication shop/b spec.selector: has no effect"},
+			[]string{"ASH0006 mesh.yaml:6 PeerAuthentication shop/b spec: has no effect"},
 		},
 		{
 			"a selector in the root namespace", []string{peers("istio-system/x", selects)},

@@ -20,9 +20,9 @@ func Run(ctx context.Context, c *push.Context) []Finding {
 	for _, check := range []func(){
 		a.virtualServices, a.routeConflicts,
 		a.rules, a.ruleConflicts,
-		a.sidecars, a.gatewayConflicts, a.secrets,
+		a.gatewayConflicts, a.secrets,
 		a.services, a.addressConflicts,
-		a.peerConflicts, a.levelConflicts, a.selectors, a.policyPorts, a.providers,
+		a.sameSelectors, a.overlaps, a.selectors, a.policyPorts, a.providers,
 	} {
 		check()
 		if ctx.Err() != nil {

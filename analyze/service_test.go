@@ -71,11 +71,11 @@ func TestSidecars(t *testing.T) {
 	check(t, []testCase{
 		{
 			"two for a namespace", []string{sidecar("shop/a", `egress: [{hosts: ["./*"]}]`), sidecar("shop/b", `egress: [{hosts: ["*/*"]}]`)},
-			[]string{"IST0111 mesh.yaml:6 Sidecar shop/b spec.workloadSelector: has no effect: Sidecar shop/a (mesh.yaml) is for all of namespace shop too and takes precedence"},
+			[]string{"IST0111 mesh.yaml:6 Sidecar shop/b spec: has no effect: Sidecar shop/a (mesh.yaml) is for all of namespace shop too and takes precedence"},
 		},
 		{
 			"two with one selector", []string{sidecar("shop/a", `workloadSelector: {labels: {app: x}}, egress: [{hosts: ["./*"]}]`), sidecar("shop/b", `workloadSelector: {labels: {app: x}}, egress: [{hosts: ["*/*"]}]`)},
-			[]string{"IST0110 mesh.yaml:6 Sidecar shop/b spec.workloadSelector.labels: has no effect: Sidecar shop/a (mesh.yaml) has the same labels and takes precedence"},
+			[]string{"IST0110 mesh.yaml:6 Sidecar shop/b spec: has no effect: Sidecar shop/a (mesh.yaml) has the same selector and takes precedence"},
 		},
 		{"different selectors", []string{sidecar("shop/a", `workloadSelector: {labels: {app: x}}, egress: [{hosts: ["./*"]}]`), sidecar("shop/b", `egress: [{hosts: ["*/*"]}]`)}, nil},
 	})

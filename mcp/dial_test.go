@@ -24,8 +24,9 @@ func (s *stuck) Write(b []byte) (int, error) {
 func TestServerStuck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, Config{AnswerWait: 1000 * time.Hour})
-		s.pipe = func(c net.Conn) net.Conn { return &stuck{c, time.Now().Add(time.Minute)} }
+		s := newServer(t, Config{AnswerWait: 1000 * time.Hour}, func(s *server) {
+			s.pipe = func(c net.Conn) net.Conn { return &stuck{c, time.Now().Add(time.Minute)} }
+		})
 		begin := time.Now()
 		if b := s.next(); b.Down == nil || time.Since(begin) > 8*time.Minute {
 			t.Errorf("it is found after %s: %v", time.Since(begin), b.Down)

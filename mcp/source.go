@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
@@ -172,9 +171,11 @@ func reason(err error) string {
 			text = strings.TrimSuffix(cause, `"`)
 		}
 	}
-	blank := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
-	return clip(strings.Join(strings.FieldsFunc(text, blank), " "))
+	return excerpt.Line(text, maxText)
 }
 
+// maxText is the longest text of the server in a message, in bytes.
+const maxText = 200
+
 // clip shortens a text from the server.
-func clip(s string) string { return excerpt.Of(s, 200) }
+func clip(s string) string { return excerpt.Of(s, maxText) }

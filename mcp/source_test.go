@@ -41,7 +41,8 @@ type server struct {
 	noDelta, noState bool
 }
 
-func newServer(t *testing.T, cfg Config) *server {
+// newServer starts a server and a Source. change applies to the server before.
+func newServer(t *testing.T, cfg Config, change ...func(*server)) *server {
 	t.Helper()
 	cfg.Name, cfg.Address, cfg.NodeID, cfg.Plaintext, cfg.Log = "mcp:test", "server.test:1", "a", true, testlog.New(t)
 	if cfg.Kinds == nil {
@@ -53,6 +54,9 @@ func newServer(t *testing.T, cfg Config) *server {
 	}
 	s := &server{t: t, out: make(chan feed.Batch[*config.Object]), pipe: func(c net.Conn) net.Conn { return c },
 		deltas: make(chan discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer), states: make(chan discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer)}
+	for _, f := range change {
+		f(s)
+	}
 	l := bufconn.Listen(1 << 20)
 	g := grpc.NewServer()
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, s)
@@ -261,8 +265,7 @@ func TestDelta(t *testing.T) {
 // is not explicit.
 func TestStateOfTheWorld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, Config{Options: Options{Kinds: []string{"Gateway"}}})
-		s.noDelta = true
+		s := newServer(t, Config{Options: Options{Kinds: []string{"Gateway"}}}, func(s *server) { s.noDelta = true })
 		st := <-s.states
 		recv := func(want string) {
 			t.Helper()
@@ -338,9 +341,10 @@ func TestInvalid(t *testing.T) {
 // While the server is away the source is down; afterwards it sends everything again.
 func TestReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, Config{Options: Options{Kinds: []string{"Gateway"}}})
 		var conn net.Conn
-		s.pipe = func(c net.Conn) net.Conn { conn = c; return c }
+		s := newServer(t, Config{Options: Options{Kinds: []string{"Gateway"}}}, func(s *server) {
+			s.pipe = func(c net.Conn) net.Conn { conn = c; return c }
+		})
 		d := s.delta()
 		d.asked(gatewayV1)
 		d.say(gatewayV1, set{"s/a": gateway("s/a", "a.test")})
@@ -378,8 +382,7 @@ func TestBadServer(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, Config{})
-		s.noDelta, s.noState = true, true
+		s := newServer(t, Config{}, func(s *server) { s.noDelta, s.noState = true, true })
 		if b := s.next(); b.Down == nil || !strings.Contains(b.Down.Error(),
 			"no such method): check that it serves configuration") {
 			t.Errorf("got %q", text(b))

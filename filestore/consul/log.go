@@ -129,16 +129,14 @@ func (l *replicatedLog) reload(ctx context.Context) error {
 	return l.read(ctx, l.load)
 }
 
-// errMissing means that a key is missing. It may have become part of a snapshot just now.
+// errMissing means that a key is missing.
 var errMissing = errors.New("it is missing")
 
-// readTries is how often a log is read again because keys became part of a snapshot meanwhile.
-const readTries = 10
-
-// read reads the head and has next make the state at it.
+// read reads the head and has next make the state at it. It begins anew with a newer head if a key is
+// missing: it may have become part of a snapshot.
 func (l *replicatedLog) read(ctx context.Context, next func(context.Context, *state, head) (*state, error)) error {
 	var missing string
-	for try := 0; try < readTries; {
+	for {
 		known := l.state.Load()
 		pair, err := l.client.get(ctx, l.keyOfHead())
 		if err != nil {
@@ -158,7 +156,6 @@ func (l *replicatedLog) read(ctx context.Context, next func(context.Context, *st
 		s, err := next(ctx, known, h)
 		if errors.Is(err, errMissing) && missing != string(pair.Value) {
 			missing = string(pair.Value)
-			try++
 			continue
 		}
 		if err != nil {
@@ -173,7 +170,6 @@ func (l *replicatedLog) read(ctx context.Context, next func(context.Context, *st
 			return nil
 		} // else a write of this replica has changed the state
 	}
-	return l.damaged(l.keyOfHead(), errMissing)
 }
 
 // errChain means that an entry does not follow the one before.

@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-	"unicode"
 
 	"github.com/ashore-mesh/ashore/internal/excerpt"
 )
@@ -24,12 +23,8 @@ var ErrNoIndex = errors.New("the response has no X-Consul-Index: check that this
 // maxText is the longest text of Consul in a message, in bytes.
 const maxText = 300
 
-// OneLine returns a text of Consul as one line of limited length, without control characters.
-func OneLine(s string) string {
-	s = strings.ToValidUTF8(s, "?")
-	words := strings.FieldsFunc(s, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) })
-	return excerpt.Of(strings.Join(words, " "), maxText)
-}
+// OneLine returns a text of Consul as one line of limited length.
+func OneLine(s string) string { return excerpt.Line(s, maxText) }
 
 // Explain describes an error of a request, and what to do about it. The text is the same for each
 // request and each connection: it contains neither the URL nor the local port.

@@ -1,9 +1,9 @@
 package consulhttp
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,14 +12,15 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/readfile"
+	"github.com/ashore-mesh/ashore/internal/tlsfile"
 )
 
 const (
 	// maxResponse is the largest response, in bytes. An instance takes about 2 kB.
 	maxResponse = 256 << 20
-	// maxPEM is the largest file of certificates or a key, maxToken the largest token file.
-	maxPEM, maxToken = 1 << 20, 4 << 10
-	dialTimeout      = 5 * time.Second
+	// maxToken is the largest token file, in bytes.
+	maxToken    = 4 << 10
+	dialTimeout = 5 * time.Second
 	// A connection whose other end has vanished is closed after about 30 seconds.
 	probeAfter, probeEvery, probes = 15 * time.Second, 5 * time.Second, 3
 )
@@ -118,44 +119,12 @@ func (t TLS) config(addr string) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.ServerName != "" {
-		host = t.ServerName
+	out, err := tlsfile.Client{CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile}.Load()
+	if err != nil {
+		return nil, fmt.Errorf("tls.%w", err)
 	}
-	out := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
-	if t.CAFile != "" {
-		pem, _, err := readfile.Read(t.CAFile, maxPEM)
-		if err != nil {
-			return nil, fmt.Errorf("tls.caFile: %w", err)
-		}
-		out.RootCAs = x509.NewCertPool()
-		if !out.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls.caFile: %s has no certificate in PEM", t.CAFile)
-		}
-	}
-	if t.CertFile != "" {
-		cert, err := t.certificate()
-		if err != nil {
-			return nil, err
-		}
-		out.Certificates = []tls.Certificate{cert}
-	}
+	out.ServerName, out.NextProtos = cmp.Or(t.ServerName, host), []string{"h2", "http/1.1"}
 	return out, nil
-}
-
-func (t TLS) certificate() (tls.Certificate, error) {
-	certPEM, _, err := readfile.Read(t.CertFile, maxPEM)
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("tls.certFile: %w", err)
-	}
-	keyPEM, _, err := readfile.Read(t.KeyFile, maxPEM)
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("tls.keyFile: %w", err)
-	}
-	cert, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("tls.certFile %s and tls.keyFile %s: %w", t.CertFile, t.KeyFile, err)
-	}
-	return cert, nil
 }
 
 // readToken returns the token in a file; empty without a file. A file without a token is an error,

@@ -2,6 +2,7 @@ package excerpt
 
 import (
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -16,4 +17,10 @@ func Of(s string, most int) string {
 		cut--
 	}
 	return strings.ToValidUTF8(s[:cut], "�") + "…"
+}
+
+// Line is Of for a text that becomes one line. Blanks and control characters become one space.
+func Line(s string, most int) string {
+	blank := func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }
+	return Of(strings.Join(strings.FieldsFunc(s, blank), " "), most)
 }

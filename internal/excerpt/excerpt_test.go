@@ -25,6 +25,13 @@ func TestOf(t *testing.T) {
 	}
 }
 
+func TestLine(t *testing.T) {
+	t.Parallel()
+	if got := Line(" a\n\tb \x1b[1m c", 7); got != "a b [1m…" {
+		t.Errorf("got %q", got)
+	}
+}
+
 // Whatever the text, what is left of it is text, and its beginning when it was text.
 func FuzzOf(f *testing.F) {
 	f.Add("aüü", 3)

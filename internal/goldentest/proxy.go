@@ -84,23 +84,14 @@ func (p Proxy) Node(t testing.TB) push.Node {
 	if p.Name != "" {
 		out.ID, out.DNSDomain = p.Name+"."+p.Namespace, p.Namespace+".svc.cluster.local"
 	}
-	switch p.Type {
-	case "", "sidecar":
-	case "router":
-		out.Type = push.Router
-	default:
-		t.Fatalf("proxy %q: type %q is neither sidecar nor router", p.Name, p.Type)
-	}
-	switch p.Interception {
-	case "", "REDIRECT":
-	case "TPROXY":
-		out.Interception = push.TProxy
-	case "TPROXY without IPv6":
-		out.Interception = push.TProxyIPv4
-	case "NONE":
-		out.Interception = push.None
-	default:
-		t.Fatalf("proxy %q: interception %q is none of REDIRECT, TPROXY, NONE", p.Name, p.Interception)
+	types := map[string]push.NodeType{"": push.Sidecar, "sidecar": push.Sidecar, "router": push.Router}
+	modes := map[string]push.Interception{"": push.Redirect, "REDIRECT": push.Redirect, "TPROXY": push.TProxy,
+		"TPROXY without IPv6": push.TProxyIPv4, "NONE": push.None}
+	var typed, intercepted bool
+	out.Type, typed = types[p.Type]
+	out.Interception, intercepted = modes[p.Interception]
+	if !typed || !intercepted {
+		t.Fatalf("proxy %q: unknown type %q or interception %q", p.Name, p.Type, p.Interception)
 	}
 	return out
 }

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -47,9 +46,8 @@ type RefresherConfig struct {
 // Refresher keeps the documents of some URLs up to date. A document that cannot be fetched any more
 // stays as it was.
 type Refresher struct {
-	cfg   RefresherConfig // immutable
-	wake  chan struct{}   // capacity 1; has Run look
-	asked atomic.Bool     // Want was called since Run looked
+	cfg  RefresherConfig // immutable
+	wake chan struct{}   // capacity 1; receives after Want
 
 	mu   sync.Mutex
 	docs map[string]*keyDocument // guarded by mu
@@ -113,6 +111,7 @@ func (r *Refresher) save(texts map[string]string) {
 // means 5s. It does not wait.
 func (r *Refresher) Want(timeouts map[string]time.Duration) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	maps.DeleteFunc(r.docs, func(url string, _ *keyDocument) bool { _, ok := timeouts[url]; return !ok })
 	for url, timeout := range timeouts {
 		if r.docs[url] == nil {
@@ -120,8 +119,6 @@ func (r *Refresher) Want(timeouts map[string]time.Duration) {
 		}
 		r.docs[url].timeout = timeout
 	}
-	r.mu.Unlock()
-	r.asked.Store(true)
 	task.Poke(r.wake)
 }
 
@@ -163,19 +160,19 @@ func (r *Refresher) Failures() []Failure {
 // done, or ctx has ended. It must not change the map.
 func (r *Refresher) Run(ctx context.Context, report func(ctx context.Context, texts map[string]string)) error {
 	var reported map[string]string
-	for ctx.Err() == nil {
-		asked := r.asked.Swap(false)
+	for asked := false; ctx.Err() == nil; {
 		r.fetch(ctx)
 		texts, wait := r.texts()
 		changed := asked || !maps.Equal(texts, reported)
-		if ctx.Err() == nil && changed && !r.asked.Load() { // else the next round answers that Want too
+		if ctx.Err() == nil && changed && len(r.wake) == 0 { // else the next round answers that Want too
 			report(ctx, texts)
-			reported = texts
+			reported, asked = texts, false
 			r.save(texts)
 		}
 		select {
 		case <-ctx.Done():
 		case <-r.wake:
+			asked = true
 		case <-time.After(wait):
 		}
 	}

@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"cmp"
-	"container/list"
 	"sync"
 	"time"
 
@@ -14,8 +13,8 @@ const (
 	defaultEvery = 10 * time.Second
 )
 
-// maxKeys is how many keys a Limiter remembers. For one more, the least recently used is evicted:
-// its next event finds a full burst.
+// maxKeys is how many keys a Limiter remembers. For one more, all are forgotten: the next event of
+// each finds a full burst.
 const maxKeys = 10_000
 
 // Limiter limits each key by itself. The zero value is ready for use. Safe for concurrent use.
@@ -25,14 +24,12 @@ type Limiter struct {
 	// Every is how long it takes until one more event is allowed. Zero means 10s. Set before use.
 	Every time.Duration
 
-	mu     sync.Mutex
-	byKey  map[string]*list.Element // guarded by mu: the elements of recent
-	recent list.List                // guarded by mu: of *bucket, the most recently used first
+	mu    sync.Mutex
+	byKey map[string]*bucket // guarded by mu
 }
 
 // bucket is the state of one key.
 type bucket struct {
-	key     string
 	tokens  *rate.Limiter
 	dropped int // events that were not allowed since the last one that was
 }
@@ -42,7 +39,7 @@ type bucket struct {
 func (l *Limiter) Allow(key string, now time.Time) (ok bool, dropped int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.bucket(key, now)
+	b := l.bucket(key)
 	if !b.tokens.AllowN(now, 1) {
 		b.dropped++
 		return false, 0
@@ -55,25 +52,19 @@ func (l *Limiter) Allow(key string, now time.Time) (ok bool, dropped int) {
 func (l *Limiter) Exhausted(key string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e, ok := l.byKey[key]
-	return ok && e.Value.(*bucket).tokens.TokensAt(now) < 1 //nolint:forcetypeassert // the list holds nothing else
+	b := l.byKey[key]
+	return b != nil && b.tokens.TokensAt(now) < 1
 }
 
 // bucket returns the bucket of a key, a full one if the key is new. The caller holds mu.
-func (l *Limiter) bucket(key string, now time.Time) *bucket {
-	if e, ok := l.byKey[key]; ok {
-		l.recent.MoveToFront(e)
-		return e.Value.(*bucket) //nolint:forcetypeassert // the list holds nothing else
+func (l *Limiter) bucket(key string) *bucket {
+	b := l.byKey[key]
+	if b == nil {
+		if l.byKey == nil || len(l.byKey) >= maxKeys {
+			l.byKey = map[string]*bucket{}
+		}
+		b = &bucket{tokens: rate.NewLimiter(rate.Every(cmp.Or(l.Every, defaultEvery)), cmp.Or(l.Burst, defaultBurst))}
+		l.byKey[key] = b
 	}
-	if l.byKey == nil {
-		l.byKey = map[string]*list.Element{}
-	}
-	if l.recent.Len() >= maxKeys {
-		oldest := l.recent.Remove(l.recent.Back()).(*bucket) //nolint:forcetypeassert // the list holds nothing else
-		delete(l.byKey, oldest.key)
-	}
-	every := rate.Every(cmp.Or(l.Every, defaultEvery))
-	b := &bucket{key: key, tokens: rate.NewLimiter(every, cmp.Or(l.Burst, defaultBurst))}
-	l.byKey[key] = l.recent.PushFront(b)
 	return b
 }

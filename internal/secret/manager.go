@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,8 +14,13 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// interval is how often the folder is read, and times of expiry are checked.
-const interval = 5 * time.Second
+const (
+	// interval is how often the folder is read, and a source that failed.
+	interval = 5 * time.Second
+	// checkInterval is how often unchanged secrets of the store and of the cluster are checked:
+	// certificates expire. There may be many.
+	checkInterval = time.Minute
+)
 
 // Config configures a Manager.
 type Config struct {
@@ -62,36 +66,51 @@ type Status struct {
 
 // Manager reads secrets and publishes them. Safe for concurrent use.
 type Manager struct {
-	cfg   Config // immutable
-	store store  // immutable
+	cfg     Config    // immutable
+	store   store     // immutable
+	sources []*source // used by Run alone; those that take precedence are later
 
 	mu       sync.Mutex
-	set      *Set                       // guarded by mu; nil before the first read
-	sources  map[Name]string            // guarded by mu: where each secret of set is from
-	secrets  map[Name]Secret            // guarded by mu: those of set
-	problems []feed.Problem             // guarded by mu: of the last read
-	accepted map[string]map[Name]Secret // by source; used by Run alone
-	cluster  checked                    // used by Run alone
+	set      *Set            // guarded by mu; nil before the first read
+	from     map[Name]string // guarded by mu: the source of each secret of set
+	secrets  map[Name]Secret // guarded by mu: those of set
+	problems []feed.Problem  // guarded by mu
 }
 
-// checked are the usable secrets of the cluster. There may be many, so they are not checked each time.
-type checked struct {
+// source is a source of secrets, and what is used of it.
+type source struct {
+	name     string
+	read     func(context.Context) found
+	interval time.Duration // from a read to the next, if nothing changes
+	due      time.Time     // when it is read next; zero: at once
+
 	secrets  map[Name]Secret
 	problems []feed.Problem
-	at       time.Time // zero: they have to be checked
 }
-
-// checkInterval is how often unchanged secrets of the cluster are checked: certificates expire.
-const checkInterval = time.Minute
 
 // NewManager returns a Manager. Run reads.
 func NewManager(cfg Config) *Manager {
-	return &Manager{cfg: cfg, store: store{cfg.Records, cfg.KeyFile}, accepted: map[string]map[Name]Secret{}}
+	m := &Manager{cfg: cfg, store: store{cfg.Records, cfg.KeyFile}}
+	add := func(name string, interval time.Duration, read func(context.Context) found) {
+		m.sources = append(m.sources, &source{name: name, read: read, interval: interval})
+	}
+	if cfg.Cluster != nil {
+		add(FromCluster, checkInterval, func(context.Context) found {
+			in := newFound()
+			in.secrets, in.err = cfg.Cluster.Read()
+			return in
+		})
+	}
+	add(FromStore, checkInterval, m.store.read)
+	if cfg.Dir != "" {
+		add(FromFolder, 0, func(context.Context) found { return readFolder(cfg.Dir) })
+	}
+	return m
 }
 
 // Run sends the secrets once they were read, and after each change, until ctx ends.
 func (m *Manager) Run(ctx context.Context, out chan<- *Set) error {
-	changed := m.cfg.Records.Watch(ctx, table)
+	stored := m.cfg.Records.Watch(ctx, table)
 	var cluster <-chan struct{}
 	if m.cfg.Cluster != nil {
 		cluster = m.cfg.Cluster.Watch(ctx)
@@ -99,9 +118,8 @@ func (m *Manager) Run(ctx context.Context, out chan<- *Set) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	var sent *Set
-	stored := m.store.read(ctx)
 	for {
-		next := m.merge(stored, time.Now())
+		next := m.merge(ctx, time.Now())
 		send := out
 		if next == sent {
 			send = nil
@@ -111,100 +129,88 @@ func (m *Manager) Run(ctx context.Context, out chan<- *Set) error {
 			return nil
 		case send <- next:
 			sent = next
-			continue
-		case <-changed:
-			stored = m.store.read(ctx)
+		case <-stored:
+			m.changed(FromStore)
 		case <-cluster:
-			m.cluster.at = time.Time{}
+			m.changed(FromCluster)
 		case <-tick.C:
-			if stored.err != nil || len(stored.failed) > 0 {
-				stored = m.store.read(ctx)
-			}
 		}
 	}
 }
 
-// merge reads the folder and the cluster, and returns the secrets that are in use now.
-func (m *Manager) merge(stored found, now time.Time) *Set {
+// changed makes a source be read at once.
+func (m *Manager) changed(source string) {
+	for _, s := range m.sources {
+		if s.name == source {
+			s.due = time.Time{}
+		}
+	}
+}
+
+// merge reads the sources that are due, and returns the secrets that are in use now.
+func (m *Manager) merge(ctx context.Context, now time.Time) *Set {
 	var problems []feed.Problem
-	all, sources := map[Name]Secret{}, map[Name]string{}
-	use := func(source string, secrets map[Name]Secret, found []feed.Problem) {
-		problems = append(problems, found...)
-		for n, s := range secrets {
-			if other, twice := sources[n]; twice {
+	all, from := map[Name]Secret{}, map[Name]string{}
+	for _, s := range m.sources {
+		if !now.Before(s.due) {
+			s.update(s.read(ctx), now)
+		}
+		problems = append(problems, s.problems...)
+		for n, secret := range s.secrets {
+			if other, twice := from[n]; twice {
 				problems = append(problems, problem(feed.Warning, n, fmt.Sprintf("the %s and the %s have it: that of the %s "+
-					"is used; remove one of them", source, other, source)))
+					"is used; remove one of them", s.name, other, s.name)))
 			}
-			all[n], sources[n] = s, source
+			all[n], from[n] = secret, s.name
 		}
-	}
-	if m.cfg.Cluster != nil {
-		if now.Sub(m.cluster.at) >= checkInterval {
-			in := newFound()
-			in.secrets, in.err = m.cfg.Cluster.Read()
-			m.cluster.at = now
-			m.cluster.secrets, m.cluster.problems = m.accept(FromCluster, in, sources, now)
-		}
-		use(FromCluster, m.cluster.secrets, m.cluster.problems)
-	}
-	fromStore, found := m.accept(FromStore, stored, sources, now)
-	use(FromStore, fromStore, found)
-	if m.cfg.Dir != "" {
-		fromFolder, found := m.accept(FromFolder, readFolder(m.cfg.Dir), sources, now)
-		use(FromFolder, fromFolder, found)
 	}
 	slices.SortFunc(problems, func(a, b feed.Problem) int { return strings.Compare(a.Object, b.Object) })
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	restricted := func(n Name) bool { return sources[n] == FromCluster }
-	m.set, m.sources, m.secrets, m.problems = NewSet(m.set, all, restricted), sources, all, problems
+	restricted := func(n Name) bool { return from[n] == FromCluster }
+	m.set, m.from, m.secrets, m.problems = NewSet(m.set, all, restricted), from, all, problems
 	return m.set
 }
 
-// accept returns the usable secrets of a source. In place of one that is unusable, the one that was
-// read before stays, or that of another source is used. All stay while the source cannot be read, or
-// is a folder that became empty. others are the secrets of other sources.
-func (m *Manager) accept(source string, in found, others map[Name]string, now time.Time) (map[Name]Secret,
-	[]feed.Problem) {
-	before := m.accepted[source]
-	if source == FromFolder && in.err == nil && len(in.secrets)+len(in.failed) == 0 && len(before) > 0 {
-		in.err = fmt.Errorf("%s has become empty: put the files back, or restart ashored if that is intended", m.cfg.Dir)
+// update replaces the secrets of a source. In place of one that is unusable, the one that was read
+// before stays. All stay while the source cannot be read, or is a folder that became empty.
+func (s *source) update(in found, now time.Time) {
+	if s.name == FromFolder && in.err == nil && len(in.secrets)+len(in.failed) == 0 && len(s.secrets) > 0 {
+		in.err = errors.New("it has become empty: put the files back, or restart ashored if that is intended")
 	}
 	if in.err != nil {
-		return before, []feed.Problem{{Severity: feed.Error, Source: "secrets", Stale: len(before) > 0,
-			Text: fmt.Sprintf("the secrets of the %s cannot be read; those that were read before stay in use: %v", source,
+		s.problems = []feed.Problem{{Severity: feed.Error, Source: "secrets", Stale: len(s.secrets) > 0,
+			Text: fmt.Sprintf("the secrets of the %s cannot be read; those that were read before stay in use: %v", s.name,
 				in.err)}}
+		return
 	}
-	out := map[Name]Secret{}
-	var problems []feed.Problem
-	failed := maps.Clone(in.failed)
-	for n, s := range in.secrets {
-		err := s.checkPublic(now)
-		if err == nil && before[n] != s {
-			err = s.checkKey()
+	if s.interval > 0 && len(in.failed) == 0 { // else it is read again soon
+		s.due = now.Add(s.interval)
+	}
+	before := s.secrets
+	s.secrets, s.problems = map[Name]Secret{}, nil
+	for n, secret := range in.secrets {
+		err := secret.checkPublic(now)
+		if err == nil && before[n] != secret {
+			err = secret.checkKey()
 		}
 		if err != nil {
-			failed[n] = err
+			in.failed[n] = err
 			continue
 		}
-		out[n] = s
+		s.secrets[n] = secret
 	}
-	for n, err := range failed {
-		severity := feed.Error
-		if source == FromCluster { // it may not be for a gateway
-			severity = feed.Warning
+	for n, err := range in.failed {
+		p := problem(feed.Error, n, err.Error()+"; it is not used")
+		if s.name == FromCluster { // it may not be for a gateway
+			p.Severity = feed.Warning
 		}
-		p := problem(severity, n, err.Error()+"; no proxy gets it")
 		if old, ok := before[n]; ok {
-			out[n] = old
+			s.secrets[n] = old
 			p.Stale, p.Text = true, err.Error()+"; what was read before stays in use"
-		} else if other, ok := others[n]; ok {
-			p.Text = err.Error() + "; that of the " + other + " is used"
 		}
-		problems = append(problems, p)
+		s.problems = append(s.problems, p)
 	}
-	m.accepted[source] = out
-	return out, problems
 }
 
 func problem(severity feed.Severity, n Name, text string) feed.Problem {
@@ -224,7 +230,7 @@ func (m *Manager) List() []Status {
 	defer m.mu.Unlock()
 	out := make([]Status, 0, len(m.secrets))
 	for n, s := range m.secrets {
-		out = append(out, describe(n, s, m.sources[n]))
+		out = append(out, describe(n, s, m.from[n]))
 	}
 	slices.SortFunc(out, func(a, b Status) int { return strings.Compare(a.String(), b.String()) })
 	return out

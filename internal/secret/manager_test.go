@@ -22,10 +22,11 @@ func newTestManager(t *testing.T) *Manager {
 		KeyFile: filepath.Join(dir, "secrets.key")})
 }
 
-// read reads everything once.
+// read reads the folder and the store once, and the cluster if it is due.
 func (m *Manager) read(t *testing.T, now time.Time) *Set {
 	t.Helper()
-	return m.merge(m.store.read(t.Context()), now)
+	m.changed(FromStore)
+	return m.merge(t.Context(), now)
 }
 
 func (m *Manager) write(t *testing.T, name string, s Secret) {
@@ -112,8 +113,8 @@ func TestFolder(t *testing.T) {
 // The store has secrets encrypted. Another replica needs the key.
 func TestStore(t *testing.T) {
 	t.Parallel()
-	ctx, m, now := t.Context(), newTestManager(t), time.Now()
-	m.cfg.Dir = ""
+	ctx, now := t.Context(), time.Now()
+	m := NewManager(Config{Records: record.NewMemory(), KeyFile: filepath.Join(t.TempDir(), "secrets.key")})
 	web := Name{"edge", "web"}
 	first, second := valid(t, "web.test"), valid(t, "web.test")
 	if _, err := m.Create(ctx, web, Secret{Certificate: first.Certificate, Key: second.Key}); !errors.Is(err, ErrInvalid) {
@@ -192,7 +193,7 @@ func TestRun(t *testing.T) {
 	}
 	m.write(t, "edge/api", Secret{})
 	wantCertificate(t, m.read(t, time.Now()), "api", stored)
-	m.wantProblems(t, "; that of the store is used", "secret edge/web: the folder and the store have it")
+	m.wantProblems(t, "; it is not used", "secret edge/web: the folder and the store have it")
 }
 
 // cluster is a source whose content tests change.
@@ -208,15 +209,14 @@ func (c *cluster) Read() (map[Name]Secret, error) { return c.secrets, c.err }
 // unusable there, or cannot be read, does not replace what was read before.
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	m, now := newTestManager(t), time.Now()
-	m.cfg.Dir = ""
+	now := time.Now()
 	first, second, stored := valid(t, "web.test"), valid(t, "web.test"), valid(t, "web.test")
 	web := Name{"edge", "web"}
 	c := &cluster{secrets: map[Name]Secret{web: first, {"edge", "bad"}: {Certificate: first.Certificate, Key: second.Key}}}
-	m.cfg.Cluster = c
+	m := NewManager(Config{Records: record.NewMemory(), KeyFile: filepath.Join(t.TempDir(), "secrets.key"), Cluster: c})
 	read := func(want Secret, open bool, problems ...string) {
 		t.Helper()
-		m.cluster.at = time.Time{}
+		m.changed(FromCluster)
 		set := m.read(t, now)
 		m.wantProblems(t, problems...)
 		got, _ := set.Namespace("edge", true).Resource("kubernetes://web")
@@ -227,7 +227,7 @@ func TestCluster(t *testing.T) {
 			t.Errorf("every proxy may have it: %v, want %v", ok, open)
 		}
 	}
-	read(first, false, "secret edge/bad: tls.key: tls: private key does not match public key; no proxy gets it")
+	read(first, false, "secret edge/bad: tls.key: tls: private key does not match public key; it is not used")
 	if got := m.List(); len(got) != 1 || got[0].Source != FromCluster {
 		t.Errorf("listed are %+v", got)
 	}

@@ -133,21 +133,17 @@ func (d *decoder) section(path string, n *yaml.Node, structs ...reflect.Value) {
 			names = append(names, name)
 		}
 	}
-	lines := map[string]int{}
+	d.distinct(path, n)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
 		at := join(path, key.Value)
 		field, known := fields[key.Value]
-		switch first := lines[key.Value]; {
-		case !known:
+		if !known {
 			d.fail(key, at, "unknown setting%s", suggestion(key.Value, names))
-		case first != 0:
-			d.fail(key, at, "set twice, first on line %d", first)
-		default:
-			lines[key.Value] = key.Line
-			d.places.at[at] = place(d.file, key.Line)
-			d.value(at, n.Content[i+1], field)
+			continue
 		}
+		d.places.at[at] = place(d.file, key.Line)
+		d.value(at, n.Content[i+1], field)
 	}
 }
 

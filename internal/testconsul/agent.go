@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/testcert"
 	"github.com/ashore-mesh/ashore/internal/testchild"
 	"github.com/ashore-mesh/ashore/internal/testport"
 )
@@ -32,8 +33,7 @@ type Agent struct {
 	// WAN is its address for agents of other datacenters (retry_join_wan), and LAN for agents of
 	// its own datacenter (retry_join).
 	WAN, LAN string
-	// CertFile and KeyFile are its certificate and key. CAFile is the CA that signed the
-	// certificate.
+	// CertFile and KeyFile are its certificate and key. CAFile verifies the certificate.
 	CAFile, CertFile, KeyFile string
 
 	t      testing.TB
@@ -52,9 +52,9 @@ const VerifyClients = "verify_clients"
 func New(t testing.TB, more map[string]any) *Agent {
 	t.Helper()
 	dir := t.TempDir()
-	a := &Agent{t: t, dir: dir, CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "cert.pem"),
-		KeyFile: filepath.Join(dir, "key.pem")}
-	writePair(t, dir)
+	a := &Agent{t: t, dir: dir}
+	a.CertFile, a.KeyFile = testcert.Write(t, dir)
+	a.CAFile = a.CertFile
 	_, verify := more[VerifyClients]
 	port := testport.Free(t)
 	secure, wan, lan := testport.Free(t), testport.Free(t), testport.Free(t)

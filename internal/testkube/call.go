@@ -75,7 +75,7 @@ clusters: [{name: test, cluster: {server: %q, certificate-authority: %s}}]
 users: [{name: test, user: {%s}}]
 contexts: [{name: test, context: {cluster: test, user: test}}]
 current-context: test
-`, c.URL, c.file("ca.pem"), credentials)
+`, c.URL, c.cert, credentials)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		c.t.Fatal(err)
 	}

@@ -2,6 +2,8 @@ package testkube
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/testcert"
 	"github.com/ashore-mesh/ashore/internal/testchild"
 	"github.com/ashore-mesh/ashore/internal/testport"
 )
@@ -47,7 +50,8 @@ type Cluster struct {
 	t       testing.TB
 	network Network
 	dir     string
-	keys    keys
+	cert    string // certificate of the API server and of the administrator, and its CA
+	key     string // key of cert, and of the tokens of ServiceAccounts
 	etcd    string // URL of etcd
 
 	stopEtcd, stopAPI, stopControllers func()
@@ -65,16 +69,27 @@ func Start(t testing.TB, network Network) *Cluster {
 	t.Helper()
 	c := &Cluster{URL: "https://" + testport.Address(t), t: t, network: network, dir: t.TempDir(),
 		etcd: "http://" + testport.Address(t)}
-	c.keys = newKeys(t, c.dir)
-	c.Admin = c.kubeconfig("admin", fmt.Sprintf("client-certificate: %s, client-key: %s",
-		c.file("admin.pem"), c.file("admin-key.pem")))
-	transport := &http.Transport{DialContext: network.Dial, TLSClientConfig: c.keys.admin(t), ForceAttemptHTTP2: true}
+	c.cert, c.key = testcert.Write(t, c.dir)
+	c.Admin = c.kubeconfig("admin", fmt.Sprintf("client-certificate: %s, client-key: %s", c.cert, c.key))
+	transport := &http.Transport{DialContext: network.Dial, TLSClientConfig: c.administrator(), ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	c.Client = &http.Client{Transport: transport, Timeout: 20 * time.Second}
 	c.startEtcd()
 	c.StartAPI()
 	c.startControllers()
 	return c
+}
+
+// administrator returns how the administrator connects.
+func (c *Cluster) administrator() *tls.Config {
+	c.t.Helper()
+	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(pair.Leaf)
+	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots}
 }
 
 // StopAPI kills the API server. Its data stays, but not the history of its objects: after StartAPI, a
@@ -90,11 +105,10 @@ func (c *Cluster) StartAPI() {
 	}
 	c.stopAPI = c.run("kube-apiserver", "--bind-address", host, "--advertise-address", host, "--secure-port", port,
 		"--etcd-servers", c.etcd, "--etcd-compaction-interval", "0", "--cert-dir", c.dir,
-		"--tls-cert-file", c.file("server.pem"), "--tls-private-key-file", c.file("server-key.pem"),
-		"--client-ca-file", c.file("ca.pem"), "--authorization-mode", "RBAC",
+		"--tls-cert-file", c.cert, "--tls-private-key-file", c.key, "--client-ca-file", c.cert,
+		"--authorization-mode", "RBAC",
 		"--service-account-issuer", "https://kubernetes.default.svc.cluster.local",
-		"--service-account-key-file", c.file("accounts.pem"),
-		"--service-account-signing-key-file", c.file("accounts-key.pem"),
+		"--service-account-key-file", c.cert, "--service-account-signing-key-file", c.key,
 		"--service-cluster-ip-range", "10.96.0.0/16,fd96::/112",
 		// Services of webhooks are resolved to their endpoints: there is no kube-proxy.
 		"--endpoint-reconciler-type", "none", "--enable-aggregator-routing",
@@ -128,8 +142,8 @@ func (c *Cluster) startEtcd() {
 func (c *Cluster) startControllers() {
 	c.t.Helper()
 	c.stopControllers = c.run("kube-controller-manager", "--kubeconfig", c.Admin, "--secure-port", "0", "--leader-elect=false",
-		"--controllers", strings.Join(controllers, "-controller,")+"-controller", "--root-ca-file", c.file("ca.pem"),
-		"--service-account-private-key-file", c.file("accounts-key.pem"))
+		"--controllers", strings.Join(controllers, "-controller,")+"-controller", "--root-ca-file", c.cert,
+		"--service-account-private-key-file", c.key)
 	c.eventually("the controllers work", func() error {
 		return c.Call(http.MethodGet, "/api/v1/namespaces/default/serviceaccounts/default", nil, nil)
 	})

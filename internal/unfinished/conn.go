@@ -10,7 +10,7 @@ import (
 )
 
 // ErrTooMuch reports that a limit is exceeded; the connection has to be closed.
-var ErrTooMuch = errors.New("incomplete requests, or many tiny frames, exceed the limit of the workload")
+var ErrTooMuch = errors.New("incomplete requests, or tiny or padded frames, exceed the limit of the workload")
 
 // Budget is what several connections may hold together. Safe for concurrent use.
 type Budget struct {
@@ -59,7 +59,7 @@ type Conn struct {
 	frame   frame            // whose header was read last
 	streams map[uint32]*tail // messages that have begun, by stream
 	tiny    *rate.Limiter    // frames of data that are smaller than tinyFrame
-	flooded bool             // tiny was exceeded
+	refused bool             // tiny was exceeded, or a frame is padded
 
 	mu     sync.Mutex
 	budget *Budget // guarded by mu
@@ -71,8 +71,6 @@ type Conn struct {
 type frame struct {
 	stream uint32
 	data   int  // bytes of data
-	pad    int  // bytes after them
-	padded bool // the length of the padding comes first
 	ends   bool // the stream ends with it
 }
 
@@ -94,7 +92,7 @@ func NewConn(c net.Conn, b *Budget, cut func()) *Conn {
 func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	change := c.scan(b[:n])
-	if c.flooded {
+	if c.refused {
 		c.cut()
 		return 0, ErrTooMuch
 	}
@@ -143,12 +141,6 @@ func (c *Conn) scan(b []byte) (change int) {
 		case c.skip > 0:
 			n := min(c.skip, len(b))
 			c.skip, b = c.skip-n, b[n:]
-		case c.frame.padded:
-			c.frame.padded = false
-			c.frame.pad = min(int(b[0]), c.frame.data-1)
-			c.frame.data -= 1 + c.frame.pad
-			b = b[1:]
-			change += c.endFrame()
 		case c.frame.data > 0:
 			n := min(c.frame.data, len(b))
 			change += c.take(c.frame.stream, b[:n])
@@ -172,16 +164,15 @@ func (c *Conn) begin() (change int) {
 	size, kind, flags := int(h[0])<<16|int(h[1])<<8|int(h[2]), h[3], h[4]
 	f := frame{stream: binary.BigEndian.Uint32(h[5:]) &^ (1 << 31)}
 	f.ends = kind == frameRSTStream || (kind == frameData || kind == frameHeaders) && flags&flagEndStream != 0
+	c.frame = f
 	if kind != frameData {
 		c.skip = size
-		c.frame = f
 		return c.endFrame()
 	}
-	if size < tinyFrame && !c.tiny.Allow() {
-		c.flooded = true
+	if flags&flagPadded != 0 || size < tinyFrame && !c.tiny.Allow() {
+		c.refused = true // clients of gRPC do not pad
 	}
-	f.data, f.padded = size, flags&flagPadded != 0 && size > 0
-	c.frame = f
+	c.frame.data = size
 	if t := c.streams[f.stream]; t != nil {
 		t.cost += frameCost
 		change += frameCost
@@ -191,14 +182,11 @@ func (c *Conn) begin() (change int) {
 
 // endFrame continues after the data of a frame, when all of it has arrived.
 func (c *Conn) endFrame() (change int) {
-	f := &c.frame
-	if f.data > 0 || f.padded {
+	if c.frame.data > 0 || !c.frame.ends {
 		return 0
 	}
-	c.skip += f.pad
-	f.pad = 0
-	if t := c.streams[f.stream]; t != nil && f.ends {
-		delete(c.streams, f.stream)
+	if t := c.streams[c.frame.stream]; t != nil {
+		delete(c.streams, c.frame.stream)
 		change -= t.cost
 	}
 	return change

@@ -72,18 +72,6 @@ func TestHeld(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, 0},
-		"padding": {func(t *testing.T, f *http2.Framer) {
-			if err := f.WriteDataPadded(1, false, message(1000)[:300], make([]byte, 200)); err != nil {
-				t.Fatal(err)
-			}
-			data(t, f, 3, false, message(1000)[:200])
-		}, 500 + 2*frameCost},
-		"padding alone": {func(t *testing.T, f *http2.Framer) {
-			if err := f.WriteDataPadded(1, false, nil, make([]byte, 200)); err != nil {
-				t.Fatal(err)
-			}
-			data(t, f, 1, false, message(10))
-		}, 0},
 		"other frames": {func(t *testing.T, f *http2.Framer) {
 			data(t, f, 1, false, message(1000)[:300])
 			if err := errors.Join(f.WriteSettings(), f.WritePing(false, [8]byte{}), f.WriteWindowUpdate(0, 7),
@@ -117,6 +105,21 @@ func TestHeld(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A connection with a padded frame ends.
+func TestPadding(t *testing.T) {
+	t.Parallel()
+	var sent bytes.Buffer
+	sent.WriteString(http2.ClientPreface)
+	if err := http2.NewFramer(&sent, nil).WriteDataPadded(1, false, message(10), make([]byte, 200)); err != nil {
+		t.Fatal(err)
+	}
+	cuts := 0
+	c := NewConn(&readConn{Reader: &sent}, NewBudget(1<<20), func() { cuts++ })
+	if _, err := io.ReadAll(c); !errors.Is(err, ErrTooMuch) || cuts != 1 {
+		t.Errorf("read: %v, cut %d times", err, cuts)
 	}
 }
 

@@ -101,7 +101,8 @@ func (c *converter) convert(entries []*api.ServiceEntry) converted {
 // service converts the instances, and adds the service under each of its hosts.
 func (c *converter) service(entries []*api.ServiceEntry) {
 	if !dnsname.ValidLabel(strings.ToLower(c.name)) {
-		c.misnamed()
+		c.problem(feed.Error, "", "has a name that is not a DNS label, so it is not part of the mesh: "+
+			"use letters, digits and '-'")
 		return
 	}
 	list := c.read(entries)
@@ -158,13 +159,6 @@ func hostsOf(o *Options, at place, datacenter, name string) []string {
 		out = append(out, long+"."+o.Domain)
 	}
 	return out
-}
-
-// misnamed records that the service name is not a DNS label.
-func (c *converter) misnamed() converted {
-	c.problem(feed.Error, "", "has a name that is not a DNS label, so it is not part of the mesh: "+
-		"use letters, digits and '-'")
-	return c.out
 }
 
 // warn adds a warning about an instance, or about the service if id is empty.

@@ -111,17 +111,12 @@ func (e *Exporter) Publish(services Services, endpoints Endpoints) {
 	e.mu.Lock()
 	e.mesh = meshState{services, endpoints}
 	e.mu.Unlock()
-	e.startRound()
+	task.Poke(e.wake)
 }
 
 // Withdraw makes Run remove all entries of this replica and return. Safe for concurrent use.
 func (e *Exporter) Withdraw() {
 	e.withdrawn.Store(true)
-	e.startRound()
-}
-
-// startRound starts another round.
-func (e *Exporter) startRound() {
 	task.Poke(e.wake)
 }
 
@@ -166,7 +161,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 			failures++
 			e.lastRead = time.Time{} // a write may or may not have happened
 			pause = min(backoff(failures), e.renewGap())
-			e.startRound()
+			task.Poke(e.wake)
 		default:
 			failures = 0
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/ashore-mesh/ashore/internal/consulhttp"
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 const (
@@ -172,7 +173,7 @@ type exportChange struct {
 func (e *Exporter) write(ctx context.Context) error {
 	for batch := range slices.Chunk(e.changes(), maxChanges) {
 		if time.Since(e.lastRenewed) >= e.renewGap() {
-			e.startRound()
+			task.Poke(e.wake) // another round
 			return nil
 		}
 		if err := e.send(ctx, batch); err != nil {
@@ -228,7 +229,7 @@ func (e *Exporter) send(ctx context.Context, batch []exportChange) error {
 	case !ok && len(resp.Errors) == 0:
 		return errNotConsul
 	case !ok:
-		e.startRound()
+		task.Poke(e.wake) // another round
 		for _, r := range resp.Errors {
 			if r != nil {
 				e.refused[names[r.OpIndex]] = consulhttp.OneLine(r.What)

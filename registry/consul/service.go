@@ -4,12 +4,10 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/ashore-mesh/ashore/internal/dnsname"
 	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/registry"
 )
@@ -56,17 +54,8 @@ func (s *syncer) removeService(ctx context.Context, c *catalog, svc *service) {
 	delete(c.waiting, svc)
 }
 
-func (s *syncer) converter(c *catalog, name string) *converter {
-	return &converter{o: s.o, at: c.at, name: name, source: s.source}
-}
-
 // watchService (re)starts the watch of a service. The first query does not block.
 func (s *syncer) watchService(ctx context.Context, c *catalog, svc *service) {
-	if !dnsname.ValidLabel(strings.ToLower(svc.name)) {
-		delete(c.waiting, svc)
-		s.setContent(ctx, c, svc, s.converter(c, svc.name).misnamed())
-		return
-	}
 	svc.cancel()
 	watchCtx, cancel := context.WithCancel(ctx)
 	svc.cancel = cancel
@@ -81,7 +70,7 @@ func (s *syncer) watchService(ctx context.Context, c *catalog, svc *service) {
 			if err != nil {
 				return answer{}, nil, err
 			}
-			content := s.converter(c, svc.name).convert(entries)
+			content := (&converter{o: s.o, at: c.at, name: svc.name, source: s.source}).convert(entries)
 			return a, func() { s.setAnswer(ctx, c, svc, content, a) }, nil
 		},
 		report: func(text string) {

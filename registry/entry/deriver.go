@@ -57,8 +57,8 @@ func New(runtime Runtime, clusters ...Cluster) *Deriver {
 		byHost:     index[registry.Key, *config.Object]{},
 		selectors:  index[labelKey, *config.Object]{},
 		relayed:    map[registry.Key]bool{},
-		written:    workloads{index[labelKey, *workload]{}},
-		registered: workloads{index[labelKey, *workload]{}},
+		written:    workloads{},
+		registered: workloads{},
 		byKey:      map[registry.RegistrationKey]*workload{},
 	}
 }

@@ -57,17 +57,9 @@ func prefixes(in []string) []netip.Prefix {
 	return out
 }
 
+// resolution returns the resolution of that name. An unknown one is Passthrough.
 func resolution(r networking.ServiceEntry_Resolution) registry.Resolution {
-	switch r {
-	case networking.ServiceEntry_STATIC:
-		return registry.Static
-	case networking.ServiceEntry_DNS:
-		return registry.DNS
-	case networking.ServiceEntry_DNS_ROUND_ROBIN:
-		return registry.DNSRoundRobin
-	case networking.ServiceEntry_DYNAMIC_DNS:
-		return registry.DynamicDNS
-	default:
-		return registry.Passthrough
-	}
+	out := registry.Passthrough
+	_ = out.UnmarshalText([]byte(r.String())) // an error leaves Passthrough
+	return out
 }

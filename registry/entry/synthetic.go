@@ -21,10 +21,11 @@ const syntheticPrefix = "registry-"
 // allocated addresses.
 func Synthetic(in registry.Instances) *config.Object {
 	s := in.Service
+	resolution := networking.ServiceEntry_Resolution_value[s.Resolution.String()]
 	spec := &networking.ServiceEntry{
 		Hosts:           []string{s.Host},
 		Location:        networking.ServiceEntry_MESH_INTERNAL,
-		Resolution:      resolutionOf(s.Resolution),
+		Resolution:      networking.ServiceEntry_Resolution(resolution),
 		ExportTo:        s.ExportTo,
 		SubjectAltNames: s.SubjectAltNames,
 	}
@@ -38,9 +39,8 @@ func Synthetic(in registry.Instances) *config.Object {
 			spec.Addresses = append(spec.Addresses, a.String())
 		}
 	}
-	names := portNames(s)
-	for i, p := range s.Ports {
-		port := &networking.ServicePort{Number: p.Number, Name: names[i], TargetPort: p.TargetPort}
+	for _, p := range s.Ports {
+		port := &networking.ServicePort{Number: p.Number, Name: portName(p), TargetPort: p.TargetPort}
 		if p.Protocol != registry.Unknown {
 			port.Protocol = p.Protocol.String()
 		}
@@ -48,7 +48,7 @@ func Synthetic(in registry.Instances) *config.Object {
 	}
 	for i := range in.Endpoints.All() {
 		if ep := &in.Endpoints.Items[i]; ep.Health == registry.Healthy && hasAllPorts(ep, s) {
-			spec.Endpoints = append(spec.Endpoints, workloadEntry(ep, s, names))
+			spec.Endpoints = append(spec.Endpoints, workloadEntry(ep, s))
 		}
 	}
 	kind, _, _ := strings.Cut(s.Source, ":") // the rest may differ between replicas
@@ -80,17 +80,11 @@ func synthetic(o *config.Object) bool {
 		o.Name == syntheticPrefix+spec.Hosts[0]
 }
 
-// portNames returns the names of a service's ports. A ServiceEntry needs a name for each.
-func portNames(s *registry.Service) []string {
-	out := make([]string, len(s.Ports))
-	for i, p := range s.Ports {
-		out[i] = cmp.Or(p.Name, fmt.Sprintf("port-%d", p.Number))
-	}
-	return out
-}
+// portName returns the name of a port. A ServiceEntry needs one for each.
+func portName(p registry.Port) string { return cmp.Or(p.Name, fmt.Sprintf("port-%d", p.Number)) }
 
 // workloadEntry describes an endpoint as a ServiceEntry lists it.
-func workloadEntry(ep *registry.Endpoint, s *registry.Service, names []string) *networking.WorkloadEntry {
+func workloadEntry(ep *registry.Endpoint, s *registry.Service) *networking.WorkloadEntry {
 	w := &networking.WorkloadEntry{
 		Address:        ep.Address,
 		Ports:          map[string]uint32{},
@@ -101,9 +95,9 @@ func workloadEntry(ep *registry.Endpoint, s *registry.Service, names []string) *
 		ServiceAccount: ep.ServiceAccount,
 	}
 	maps.Copy(w.Labels, ep.Labels)
-	for i, p := range s.Ports {
+	for _, p := range s.Ports {
 		if n := ep.Port(p); n != p.Number && n != p.TargetPort || ep.Ports[p.Name] != 0 {
-			w.Ports[names[i]] = n
+			w.Ports[portName(p)] = n
 		}
 	}
 	mode := cmp.Or(ep.TLSMode, "disabled")
@@ -112,19 +106,4 @@ func workloadEntry(ep *registry.Endpoint, s *registry.Service, names []string) *
 		w.Labels[tlsModeLabel] = mode
 	}
 	return w
-}
-
-func resolutionOf(r registry.Resolution) networking.ServiceEntry_Resolution {
-	switch r {
-	case registry.Static:
-		return networking.ServiceEntry_STATIC
-	case registry.DNS:
-		return networking.ServiceEntry_DNS
-	case registry.DNSRoundRobin:
-		return networking.ServiceEntry_DNS_ROUND_ROBIN
-	case registry.DynamicDNS:
-		return networking.ServiceEntry_DYNAMIC_DNS
-	default:
-		return networking.ServiceEntry_NONE
-	}
 }

@@ -27,7 +27,7 @@ func writtenWorkload(o *config.Object) *workload {
 }
 
 // workloads indexes workloads by namespace and by each of their labels.
-type workloads struct{ byLabel index[labelKey, *workload] }
+type workloads index[labelKey, *workload]
 
 // labelKey is a label in a namespace. The empty label stands for all workloads of the namespace.
 type labelKey struct{ namespace, name, value string }
@@ -59,17 +59,17 @@ func selectorKey(namespace string, labels map[string]string) labelKey {
 // set adds a workload, or removes it. It does not remove another one of the same key.
 func (x workloads) set(w *workload, present bool) {
 	for k := range labelKeys(w.object.Namespace, labelsOf(w.object)) {
-		if other := x.byLabel[k][w.object.Key]; present || other != nil && other.object == w.object {
-			x.byLabel.set(k, w.object.Key, w, present)
+		if other := x[k][w.object.Key]; present || other != nil && other.object == w.object {
+			index[labelKey, *workload](x).set(k, w.object.Key, w, present)
 		}
 	}
 }
 
 // selected returns the workloads of a namespace that have all labels of a selector, sorted by name.
 func (x workloads) selected(namespace string, selector map[string]string) []*workload {
-	fewest := x.byLabel[labelKey{namespace: namespace}]
+	fewest := x[labelKey{namespace: namespace}]
 	for name, value := range selector {
-		if m := x.byLabel[labelKey{namespace, name, value}]; len(m) < len(fewest) {
+		if m := x[labelKey{namespace, name, value}]; len(m) < len(fewest) {
 			fewest = m
 		}
 	}

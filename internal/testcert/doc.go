@@ -1,0 +1,2 @@
+// Package testcert makes a certificate for servers that tests run on this machine.
+package testcert

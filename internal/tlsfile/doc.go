@@ -1,0 +1,2 @@
+// Package tlsfile reads the certificates and keys with which a client connects.
+package tlsfile
