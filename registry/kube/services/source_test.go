@@ -285,7 +285,8 @@ func TestShared(t *testing.T) {
 			t.Errorf("got Pods %v", got)
 		}
 		s := r.source.Selectors().At(registry.ObjectKey{Namespace: "shop", Name: "web"})
-		if s == nil || !maps.Equal(s.Labels, map[string]string{"app": "web"}) || s.Service.Host != "web.shop.svc.cluster.local" {
+		if s == nil || !maps.Equal(s.Labels, map[string]string{"app": "web"}) ||
+			s.Service.Host != "web.shop.svc.cluster.local" {
 			t.Errorf("got selector %+v", s)
 		}
 		time.Sleep(time.Second)
