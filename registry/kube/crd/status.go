@@ -127,7 +127,8 @@ func (w *StatusWriter) writeSome(ctx context.Context) {
 	}
 }
 
-// judge returns the condition of an object. It is not known until a change is active. found are the problems of the object that sources report.
+// judge returns the condition of an object. It is not known until a change is active. found are the
+// problems of the object that sources report.
 func (w *StatusWriter) judge(o *object, active *config.Object, found []feed.Problem) (condition, bool) {
 	c := condition{status: "True", reason: "Active", generation: o.generation}
 	ours := active != nil && active.Origin.Source == w.cfg.Source.Name()
