@@ -231,7 +231,7 @@ func TestLookupForbidden(t *testing.T) {
 	}
 }
 
-// A kind that has no objects may be uninstalled: nothing is said.
+// A kind that has no objects may be uninstalled: that is no problem.
 func TestUninstalled(t *testing.T) {
 	t.Parallel()
 	s, k := newSyncer(t, config.Gateway)
@@ -270,7 +270,7 @@ func TestForbiddenKindRestart(t *testing.T) {
 	}
 }
 
-// One lookup is not enough to believe that a kind is not installed.
+// A kind counts as not installed after two lookups.
 func TestNotFoundOnce(t *testing.T) {
 	t.Parallel()
 	c := newFakeCluster(t)

@@ -56,8 +56,8 @@ type syncer struct {
 type kind struct {
 	listed bool
 	err    string // why the objects cannot be read; empty if they can
-	// without says what is missing if the cluster does not allow to read these objects. Empty if
-	// nothing works without them. warning is why they cannot be read.
+	// without is what is missing if the cluster does not allow to read these objects. Empty if nothing
+	// works without them. warning is why they cannot be read.
 	without, warning string
 }
 
