@@ -42,7 +42,8 @@ type syncer struct {
 type read struct {
 	object *object
 	update update
-	// absent means that there is no such object for us: it was deleted, or is for another control plane.
+	// absent means that there is no such object for us: it was deleted, or is for another control
+	// plane.
 	absent bool
 }
 
