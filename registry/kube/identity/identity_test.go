@@ -244,9 +244,9 @@ func TestSign(t *testing.T) {
 						t.Errorf("approved is %+v", r)
 					}
 					if tc.sign != nil {
+						signed := r.DeepCopy()
 						go func() { // the signer
 							time.Sleep(time.Second)
-							signed := r.DeepCopy()
 							tc.sign(signed)
 							_ = client.Tracker().Update(certificatesv1.SchemeGroupVersion.WithResource(resource), signed, "")
 						}()
