@@ -30,7 +30,8 @@ type cluster struct {
 	leading []func(context.Context)
 }
 
-// makeKubernetes makes the sources that read a cluster.
+// makeKubernetes makes the sources that read a cluster. The kubeconfig of a required cluster has to be
+// usable now. Others are down until theirs is.
 func (s *Server) makeKubernetes(src settings.Source, o *settings.KubernetesSource, log hclog.Logger) (
 	objects config.Source, instances feed.Source[registry.Instances], err error) {
 	options := o.Options
@@ -38,6 +39,11 @@ func (s *Server) makeKubernetes(src settings.Source, o *settings.KubernetesSourc
 	connected, err := kube.Connect(src.ID(), options, log)
 	if err != nil {
 		return nil, nil, err
+	}
+	if src.Required {
+		if err := connected.Check(); err != nil {
+			return nil, nil, err
+		}
 	}
 	c := &cluster{Cluster: connected}
 	if o.Services {

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -10,7 +9,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
 	"github.com/ashore-mesh/ashore/internal/build"
@@ -27,50 +25,39 @@ type Cluster struct {
 	// Client reads and writes the objects of Kubernetes. Dynamic does those of others.
 	Client  kubernetes.Interface
 	Dynamic dynamic.Interface
+
+	transport *transport
 }
 
-// Connect reads the kubeconfig, or the service account of this Pod. It sends no request. Errors name
-// the option that is wrong.
+// Connect returns a cluster. It reads no file and sends no request. Requests read the kubeconfig, or
+// the service account of this Pod, and fail while it cannot be used; see Check.
 func Connect(name string, o Options, log hclog.Logger) (*Cluster, error) {
 	silence()
-	config, err := restConfig(o)
-	if err != nil {
-		return nil, err
+	c := &Cluster{Name: name, Options: o, Log: log, transport: &transport{options: o}}
+	config := &rest.Config{
+		Host:      "http://cluster", // transport replaces it
+		Transport: c.transport,
+		UserAgent: "ashored/" + build.Read().Version,
+		QPS:       -1, // parts that write limit themselves
 	}
-	config.UserAgent = "ashored/" + build.Read().Version
-	config.QPS = -1 // parts that write limit themselves
-	c := &Cluster{Name: name, Options: o, Log: log}
+	var err error
 	if c.Dynamic, err = dynamic.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("kubeconfig: %w", err)
+		return nil, fmt.Errorf("cluster %s: %w", name, err)
 	}
 	compact := rest.CopyConfig(config)
 	compact.ContentType = "application/vnd.kubernetes.protobuf"
 	compact.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	if c.Client, err = kubernetes.NewForConfig(compact); err != nil {
-		return nil, fmt.Errorf("kubeconfig: %w", err)
+		return nil, fmt.Errorf("cluster %s: %w", name, err)
 	}
 	return c, nil
 }
 
-// restConfig returns how to reach the API server.
-func restConfig(o Options) (*rest.Config, error) {
-	if o.Kubeconfig == "" {
-		config, err := rest.InClusterConfig()
-		if errors.Is(err, rest.ErrNotInCluster) {
-			return nil, errors.New("kubeconfig: not set, and ashored does not run in a Pod: name a kubeconfig file")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("kubeconfig: not set, and the service account of this Pod cannot be read: %w", err)
-		}
-		return config, nil
-	}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig},
-		&clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("kubeconfig: %s: %w", o.Kubeconfig, err)
-	}
-	return config, nil
+// Check returns why the kubeconfig, or a file that it names, cannot be used now. It sends no request.
+// Errors name the option that is wrong.
+func (c *Cluster) Check() error {
+	_, _, err := c.transport.load()
+	return err
 }
 
 // silence discards what client-go logs: its errors reach us as values, and are logged once.

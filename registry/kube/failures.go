@@ -50,7 +50,8 @@ func (f *Failures) Clear() {
 func (f *Failures) Problems(source, consequence string) (out []feed.Problem) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, x := range slices.SortedFunc(maps.Values(f.last), func(a, b failure) int { return strings.Compare(a.text, b.text) }) {
+	byText := func(a, b failure) int { return strings.Compare(a.text, b.text) }
+	for _, x := range slices.SortedFunc(maps.Values(f.last), byText) {
 		out = append(out, feed.Problem{Severity: feed.Error, Source: source, Since: x.since, Text: x.text + consequence})
 	}
 	return out

@@ -2,7 +2,11 @@ package kube
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,12 +20,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes/fake"
 	kubetesting "k8s.io/client-go/testing"
 )
 
 func pod(name, label string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", Labels: map[string]string{"app": label}}}
+	labels := map[string]string{"app": label}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", Labels: labels}}
 }
 
 func describe(p *corev1.Pod) string { return p.Name + "=" + p.Labels["app"] }
@@ -80,7 +86,8 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	err := receive(t, reports)
-	if err == nil || !strings.Contains(err.Error(), "does not allow ashored to list and watch pods: give its account that right") {
+	right := "does not allow ashored to list and watch pods: give its account that right"
+	if err == nil || !strings.Contains(err.Error(), right) {
 		t.Errorf("report %v does not name the right", err)
 	}
 	want("listed a=1")
@@ -220,7 +227,7 @@ func TestLeadForbidden(t *testing.T) {
 	receive(t, ended)
 }
 
-func TestConnectErrors(t *testing.T) {
+func TestCheck(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(file, []byte("kind: Config\napiVersion: v1\nclusters: []\n"), 0o600); err != nil {
@@ -237,9 +244,70 @@ func TestConnectErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if _, err := Connect("kubernetes", tc.options, hclog.NewNullLogger()); err == nil || !strings.Contains(err.Error(), tc.want) {
+			c, err := Connect("kubernetes", tc.options, hclog.NewNullLogger())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Check(); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
 		})
 	}
+}
+
+// Requests fail with the reason while the kubeconfig or a file that it names is missing, and succeed
+// once they exist. The address of the API server may have a path.
+func TestLateKubeconfig(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"", "/", "/clusters/a%2Fb"} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			lateKubeconfig(t, path)
+		})
+	}
+}
+
+func lateKubeconfig(t *testing.T, path string) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if got, want := r.RequestURI, strings.TrimSuffix(path, "/")+"/api/v1/namespaces/shop/pods?limit=7"; got != want {
+			t.Errorf("the API server is asked for %s, want %s", got, want)
+		}
+		if got := r.Header.Get("Authorization") + " " + r.UserAgent(); !strings.HasPrefix(got, "Bearer secret ashored/") {
+			t.Errorf("token and user agent are %q", got)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"a"}}]}`)
+	}))
+	defer server.Close()
+	dir := t.TempDir()
+	o := Options{Kubeconfig: filepath.Join(dir, "kubeconfig")}
+	c, err := Connect("kubernetes:east", o, hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func() (*corev1.PodList, error) {
+		pods, err := c.Client.CoreV1().Pods("shop").List(t.Context(), metav1.ListOptions{Limit: 7})
+		return pods, c.Explain(err, "list", "pods")
+	}
+	for _, step := range []struct{ file, text string }{
+		{"kubeconfig", "{apiVersion: v1, kind: Config, current-context: c, " +
+			"contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {tokenFile: token}}], " +
+			"clusters: [{name: c, cluster: {certificate-authority: ca.pem, server: '" + server.URL + path + "'}}]}"},
+		{"ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))},
+		{"token", "secret"},
+	} {
+		file := filepath.Join(dir, step.file)
+		_, err := list()
+		if err == nil || !strings.HasPrefix(err.Error(), "cluster kubernetes:east cannot be reached: kubeconfig: ") ||
+			!strings.Contains(err.Error(), file+": no such file") {
+			t.Errorf("error %v, want one that names %s", err, file)
+		}
+		if err := os.WriteFile(file, []byte(step.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if pods, err := list(); err != nil || len(pods.Items) != 1 {
+		t.Errorf("Pods %v, error %v, want one Pod", pods, err)
+	}
+	utilnet.CloseIdleConnectionsFor(c.transport)
 }

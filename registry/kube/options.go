@@ -6,8 +6,8 @@ import (
 
 // Options are the options of a source of kind kubernetes.
 type Options struct {
-	// Kubeconfig is a file that says how to reach the API server. Default: the service account of the
-	// Pod in which ashored runs.
+	// Kubeconfig is a file with the address of the API server and credentials. Default: the service
+	// account of the Pod in which ashored runs.
 	Kubeconfig string `yaml:"kubeconfig"`
 	// Context is a context of Kubeconfig. Default: its current context.
 	Context string `yaml:"context"`

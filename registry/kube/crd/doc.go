@@ -7,7 +7,8 @@
 // StatusWriter writes the condition Reconciled into the status of objects. Webhook keeps the
 // ValidatingWebhookConfiguration "ashore" correct. Only the leader of a cluster runs these two.
 //
-// Limits: a kind that is installed later is found within 30 s. A kind that becomes unreadable keeps
-// the objects that were known before. At the start, the source is down while it may not read a kind
-// that protects (config.KindInfo.Protects).
+// A kind that alone cannot be read keeps the objects that were known before. At the start, the source
+// is down while it cannot read a kind that protects (config.KindInfo.Protects).
+//
+// Limit: a kind that is installed later is found within 30 s.
 package crd

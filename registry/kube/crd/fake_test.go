@@ -38,9 +38,10 @@ type fakeCluster struct {
 	client  *fake.Clientset
 	kube    *kube.Cluster
 
-	mu     sync.Mutex
-	served map[string][]string // guarded by mu; names of resources by group and version
-	fails  map[string]error    // guarded by mu; by the verb and resource of a request, "list gateways"
+	mu       sync.Mutex
+	served   map[string][]string // guarded by mu; names of resources by group and version
+	fails    map[string]error    // guarded by mu; by the verb and resource of a request, "list gateways"
+	refusals int                 // guarded by mu; how many lookups of kinds are forbidden
 }
 
 // clientset is a fake whose kinds are looked up over HTTP.
@@ -97,13 +98,19 @@ func newFakeCluster(t *testing.T, kinds ...config.Kind) *fakeCluster {
 // install serves a kind in one of its versions.
 func (c *fakeCluster) install(k config.Kind, version int) {
 	i, _ := config.Info(k)
+	c.serve(k, i.Versions[version])
+}
+
+// serve serves a kind in a version, which may be unknown.
+func (c *fakeCluster) serve(k config.Kind, version string) {
+	i, _ := config.Info(k)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	gv := i.Group + "/" + i.Versions[version]
+	gv := i.Group + "/" + version
 	c.served[gv] = append(c.served[gv], i.Plural)
 }
 
-// uninstall serves a kind in no version that is known. Its objects stay, and watches go on.
+// uninstall serves a kind in no version. Its objects stay, and watches go on.
 func (c *fakeCluster) uninstall(k config.Kind) {
 	i, _ := config.Info(k)
 	c.mu.Lock()
@@ -127,21 +134,34 @@ func forbidden(resource string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no role"))
 }
 
-// serveKinds answers which resources an API group has.
+// serveKinds answers which versions an API group has, and which resources a version.
 func (c *fakeCluster) serveKinds(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	gv := strings.TrimPrefix(r.URL.Path, "/apis/")
-	w.Header().Set("Content-Type", "application/json")
-	var body any = metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
-		Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound}
-	if names := c.served[gv]; len(names) > 0 {
-		list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv}
-		for _, name := range names {
-			list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, Namespaced: true})
+	path := strings.TrimPrefix(r.URL.Path, "/apis/")
+	meta := func(kind string) metav1.TypeMeta { return metav1.TypeMeta{Kind: kind, APIVersion: "v1"} }
+	group := metav1.APIGroup{TypeMeta: meta("APIGroup"), Name: path}
+	list := metav1.APIResourceList{TypeMeta: meta("APIResourceList"), GroupVersion: path}
+	for gv, names := range c.served {
+		if version, ok := strings.CutPrefix(gv, path+"/"); ok && len(names) > 0 {
+			group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv, Version: version})
 		}
-		body = list
-	} else {
+	}
+	for _, name := range c.served[path] {
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, Namespaced: true})
+	}
+	status := metav1.Status{TypeMeta: meta("Status"), Status: metav1.StatusFailure}
+	var body any = list
+	w.Header().Set("Content-Type", "application/json")
+	switch {
+	case c.refusals > 0:
+		c.refusals--
+		status.Reason, body = metav1.StatusReasonForbidden, &status
+		w.WriteHeader(http.StatusForbidden)
+	case len(group.Versions) > 0:
+		body = group
+	case len(list.APIResources) == 0:
+		status.Reason, body = metav1.StatusReasonNotFound, &status
 		w.WriteHeader(http.StatusNotFound)
 	}
 	if err := json.NewEncoder(w).Encode(body); err != nil {

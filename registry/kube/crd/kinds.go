@@ -2,6 +2,7 @@ package crd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -25,20 +27,25 @@ type kind struct {
 	config.KindInfo
 	version string             // the version that is watched; empty if no known one is served
 	stop    context.CancelFunc // ends the watch
-	missed  bool               // the latest lookup did not find it
-	known   bool               // its objects were listed, or no known version was served
+	missed  bool               // the latest lookup found no known version
+	known   bool               // its objects were listed, or it is not installed
 	err     error              // why it cannot be read now
 
-	hasProblem bool // status was sent with a problem
+	problem string // the text of the problem that was sent last; empty if there was none
 }
 
 // collection is the name of the resource, "virtualservices.networking.istio.io".
 func (k *kind) collection() string { return k.Plural + "." + k.Group }
 
-// unreadable reports that the kind alone cannot be read: we may not read it, or it is no longer served
-// in a known version.
+// unreadable reports that the kind alone cannot be read: the API server answers requests for it with
+// an error, or serves no version that we know. If it does not answer, or does not accept our
+// credentials, that concerns all kinds.
 func (k *kind) unreadable() bool {
-	return apierrors.IsForbidden(k.err) || k.err != nil && k.version == ""
+	if k.version == "" {
+		return k.err != nil
+	}
+	_, answered := errors.AsType[*apierrors.StatusError](k.err)
+	return answered && !apierrors.IsUnauthorized(k.err) && !apierrors.IsServiceUnavailable(k.err)
 }
 
 // status is the group with the problem of the kind. It is unreadable while the kind is, so that its
@@ -61,13 +68,18 @@ func (k *kind) status(cluster string) update {
 
 // findKinds looks up from time to time which kinds the cluster serves.
 func (s *syncer) findKinds(ctx context.Context) {
+	refused := false // by the previous lookup
 	for wait := firstLookup; ; wait = min(2*wait, lastLookup) {
 		served, err := s.served(ctx)
-		s.changes.Do(ctx, func() {
-			if s.lookupErr = err; err == nil {
-				s.found(ctx, served)
-			}
-		})
+		forbidden := apierrors.IsForbidden(err)
+		if !forbidden || refused { // an API server that starts forbids everything until it has read its roles
+			s.changes.Do(ctx, func() {
+				if s.lookupErr = err; err == nil {
+					s.found(ctx, served)
+				}
+			})
+		}
+		refused = forbidden
 		select {
 		case <-ctx.Done():
 			return
@@ -76,71 +88,92 @@ func (s *syncer) findKinds(ctx context.Context) {
 	}
 }
 
-// served returns the resources that the cluster serves, by group and version.
-func (s *syncer) served(ctx context.Context) (map[schema.GroupVersion][]string, error) {
-	out := map[schema.GroupVersion][]string{}
+// served returns in which versions the cluster serves the resources of our groups.
+func (s *syncer) served(ctx context.Context) (map[schema.GroupResource][]string, error) {
+	out := map[schema.GroupResource][]string{}
+	asked := map[string]bool{}
 	for _, info := range config.Kinds() {
-		for _, version := range info.Versions {
-			gv := schema.GroupVersion{Group: info.Group, Version: version}
-			if _, has := out[gv]; has {
-				continue
-			}
+		if asked[info.Group] {
+			continue
+		}
+		asked[info.Group] = true
+		var group metav1.APIGroup
+		if err := s.lookUp(ctx, &group, info.Group); err != nil {
+			return nil, err
+		}
+		for _, version := range group.Versions {
 			var list metav1.APIResourceList
-			// Like ServerResourcesForGroupVersion, which cannot be cancelled.
-			err := s.cluster.Client.Discovery().RESTClient().Get().AbsPath("apis", gv.Group, gv.Version).Do(ctx).Into(&list)
-			if err != nil && !apierrors.IsNotFound(err) {
-				return nil, s.cluster.Explain(err, "read", "the API group "+gv.String())
+			if err := s.lookUp(ctx, &list, info.Group, version.Version); err != nil {
+				return nil, err
 			}
-			out[gv] = []string{}
 			for _, r := range list.APIResources {
-				out[gv] = append(out[gv], r.Name)
+				of := schema.GroupResource{Group: info.Group, Resource: r.Name}
+				out[of] = append(out[of], version.Version)
 			}
 		}
 	}
 	return out, nil
 }
 
-// found watches each kind in the newest version that is served. A kind counts as not served when
-// two lookups in a row did not find it: an API server that starts may not know all kinds yet.
+// lookUp reads what the cluster serves below /apis. out stays empty if there is nothing. The client
+// for discovery does the same, but cannot be cancelled.
+func (s *syncer) lookUp(ctx context.Context, out runtime.Object, path ...string) error {
+	client := s.cluster.Client.Discovery().RESTClient()
+	err := client.Get().AbsPath("apis").Suffix(path...).Do(ctx).Into(out)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("cluster %s does not allow ashored to look up kinds: bind the ClusterRole system:discovery to "+
+			"its account: %w", s.cluster.Name, err)
+	}
+	return s.cluster.Explain(err, "read", "the API group "+strings.Join(path, "/"))
+}
+
+// found watches each kind in the newest version that is served. A kind counts as not served when two
+// lookups in a row did not find it: an API server that starts may not know all kinds yet.
 //
-// Kubernetes deletes the objects of a kind before it uninstalls the kind. Objects that are left
-// may still exist, in a version that we do not know.
-func (s *syncer) found(ctx context.Context, served map[schema.GroupVersion][]string) {
+// Kubernetes deletes the objects of a kind before it uninstalls the kind. Objects that are left may
+// still exist, in a version that we do not know.
+func (s *syncer) found(ctx context.Context, served map[schema.GroupResource][]string) {
 	for _, k := range s.kinds {
-		n := slices.IndexFunc(k.Versions, func(version string) bool {
-			return slices.Contains(served[schema.GroupVersion{Group: k.Group, Version: version}], k.Plural)
-		})
-		missedBefore, version := k.missed, ""
-		if k.missed = n < 0; !k.missed {
-			version = k.Versions[n]
-		} else if !missedBefore {
+		versions := served[schema.GroupResource{Group: k.Group, Resource: k.Plural}]
+		n := slices.IndexFunc(k.Versions, func(v string) bool { return slices.Contains(versions, v) })
+		missedBefore := k.missed
+		k.missed = n < 0
+		switch {
+		case n >= 0:
+			if k.version != k.Versions[n] {
+				s.watch(ctx, k, k.Versions[n])
+			}
+		case !missedBefore:
 			continue
-		}
-		k.known = k.known || version == ""
-		if version == k.version {
-			continue
-		}
-		if k.stop != nil {
-			k.stop()
-			k.stop = nil
-		}
-		k.version, k.err = version, nil
-		if version != "" {
-			s.watch(ctx, k)
-		} else if s.src.has(k.Kind) {
-			k.err = fmt.Errorf("cluster %s no longer serves %s in a version that ashored knows (%s): its objects stay "+
-				"until ashored restarts: install CRDs that serve one of these versions",
-				s.cluster.Name, k.Kind, strings.Join(k.Versions, ", "))
+		case len(versions) > 0 || s.src.has(k.Kind):
+			k.unwatch(fmt.Errorf("cluster %s serves %s in no version that ashored knows (%s): its objects stay as they "+
+				"were: install CRDs that serve one of these versions", s.cluster.Name, k.Kind, strings.Join(k.Versions, ", ")))
+		default:
+			k.unwatch(nil)
+			k.known = true
 		}
 		s.postStatus(k)
 	}
 }
 
-// watch watches a kind until k.stop is called.
-func (s *syncer) watch(ctx context.Context, k *kind) {
+// unwatch ends the watch of a kind. err is why its objects cannot be read.
+func (k *kind) unwatch(err error) {
+	if k.stop != nil {
+		k.stop()
+	}
+	k.version, k.stop, k.err = "", nil, err
+}
+
+// watch watches a version of a kind, and no other, until k.unwatch is called.
+func (s *syncer) watch(ctx context.Context, k *kind, version string) {
+	k.unwatch(nil)
 	ctx, k.stop = context.WithCancel(ctx)
+	k.version = version
 	info := k.KindInfo
-	at := schema.GroupVersionResource{Group: k.Group, Version: k.version, Resource: k.Plural}
+	at := schema.GroupVersionResource{Group: k.Group, Version: version, Resource: k.Plural}
 	s.running.Go(func() {
 		kube.Watch(ctx, s.cluster, kube.Resource[*unstructured.UnstructuredList]{
 			Name: k.collection(), Client: s.cluster.Dynamic.Resource(at),

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -432,4 +433,36 @@ func TestRealCluster(t *testing.T) {
 	m.wantGeneration("b", "1")
 	m.wantGeneration("c", "")
 	eventually(t, func() bool { return !m.down() })
+
+	// One kind cannot be read, and the others work.
+	breakConversion(t, real)
+	eventually(t, func() bool {
+		return slices.ContainsFunc(m.problems(), func(p feed.Problem) bool {
+			return p.Object == string(config.Telemetry) && strings.Contains(p.Text, "conversion webhook for telemetry.istio.io")
+		})
+	})
+	g.change("a", setPort(83))
+	m.wantGeneration("a", "5")
+	if m.down() {
+		t.Error("the source is down because of one kind")
+	}
+}
+
+// breakConversion creates a Telemetry in another version than the one that is read, and has the API
+// server convert it with a webhook that does not answer.
+func breakConversion(t *testing.T, c *testkube.Cluster) {
+	t.Helper()
+	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/telemetries.telemetry.istio.io"
+	var crd map[string]any
+	err := c.Call(http.MethodGet, path, nil, &crd)
+	if err == nil {
+		crd["spec"].(map[string]any)["conversion"] = map[string]any{"strategy": "Webhook", "webhook": map[string]any{
+			"conversionReviewVersions": []string{"v1"}, "clientConfig": map[string]any{"url": "https://127.0.0.1:1/"}}}
+		err = c.Call(http.MethodPut, path, crd, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	post(t, c, "/apis/telemetry.istio.io/v1alpha1/namespaces/edge/telemetries", named("a"),
+		map[string]any{"apiVersion": "telemetry.istio.io/v1alpha1", "kind": "Telemetry", "spec": map[string]any{}})
 }

@@ -43,15 +43,15 @@ func (s *Source) Name() string { return s.cluster.Name + "/objects" }
 // Run implements config.Source.
 func (s *Source) Run(ctx context.Context, out chan<- batch) error {
 	ctx, cancel := context.WithCancel(ctx)
-	sync := &syncer{src: s, cluster: s.cluster, log: s.cluster.Log, changes: make(kube.Changes),
+	y := &syncer{src: s, cluster: s.cluster, log: s.cluster.Log, changes: make(kube.Changes),
 		pending: map[string]update{}, lost: map[string]update{}}
 	for _, info := range config.Kinds() {
-		sync.kinds = append(sync.kinds, &kind{KindInfo: info})
+		y.kinds = append(y.kinds, &kind{KindInfo: info})
 	}
-	sync.running.Go(func() { sync.findKinds(ctx) })
-	sync.loop(ctx, out)
+	y.running.Go(func() { y.findKinds(ctx) })
+	y.loop(ctx, out)
 	cancel()
-	sync.running.Wait()
+	y.running.Wait()
 	return nil
 }
 

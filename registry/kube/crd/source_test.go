@@ -2,8 +2,11 @@ package crd
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -63,38 +66,68 @@ func TestObject(t *testing.T) {
 	}
 }
 
-// A kind that may not be read is unreadable, and the others work.
-func TestForbiddenKind(t *testing.T) {
+// A kind that alone cannot be read is unreadable, and the others work.
+func TestUnreadableKind(t *testing.T) {
 	t.Parallel()
-	c := newFakeCluster(t, config.Gateway, config.Sidecar)
-	c.create(gateway("a", 1, 80))
-	c.fail("list sidecars", forbidden("sidecars"))
-	out := c.run(New(Config{Cluster: c.kube}))
-	want(t, out, "full, Gateway edge/a=1")
-	want(t, out, "explicit, sidecars.networking.istio.io=unreadable (cluster kubernetes:east does not allow ashored to "+
-		"list and watch sidecars.networking.istio.io: give its account that right…")
-	c.fail("list sidecars", nil)
-	want(t, out, "explicit, sidecars.networking.istio.io")
+	broken := apierrors.NewInternalError(errors.New("conversion webhook failed"))
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"forbidden": {forbidden("sidecars"), "cluster kubernetes:east does not allow ashored to list and watch " +
+			"sidecars.networking.istio.io: give its account that right…"},
+		"failing": {broken, "cluster kubernetes:east: list and watch sidecars.networking.istio.io: " +
+			"Internal error occurred: conversion webhook failed)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newFakeCluster(t, config.Gateway, config.Sidecar)
+			c.create(gateway("a", 1, 80))
+			c.fail("list sidecars", tc.err)
+			out := c.run(New(Config{Cluster: c.kube}))
+			want(t, out, "full, Gateway edge/a=1")
+			want(t, out, "explicit, sidecars.networking.istio.io=unreadable ("+tc.want)
+			c.fail("list sidecars", nil)
+			want(t, out, "explicit, sidecars.networking.istio.io")
+		})
+	}
+}
+
+// An API server that does not answer, or does not know who asks, is an outage of the source.
+func TestOutageOfOneKind(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]error{
+		"no answer":     errors.New("connection refused"),
+		"unauthorized":  apierrors.NewUnauthorized("the token has expired"),
+		"not available": apierrors.NewServiceUnavailable("it starts"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, k := newSyncer(t, config.Gateway)
+			s.reported(k, err)
+			b, _ := s.next()
+			if got, want := describe(b), "down: "+err.Error(); got != want {
+				t.Errorf("batch %s, want %s", got, want)
+			}
+		})
+	}
 }
 
 // The source does not claim that there are no policies while it may not read them.
 func TestForbiddenProtection(t *testing.T) {
 	t.Parallel()
-	c := newFakeCluster(t, config.Gateway, config.AuthorizationPolicy)
-	c.create(gateway("a", 1, 80))
-	c.fail("list authorizationpolicies", forbidden("authorizationpolicies"))
-	src := New(Config{Cluster: c.kube})
-	out := c.run(src)
-	want(t, out, "down: cluster kubernetes:east does not allow ashored to list and watch "+
-		"authorizationpolicies.security.istio.io…")
-	time.Sleep(2 * firstLookup) // until all kinds that are not installed are known
-	select {
-	case b := <-out:
-		t.Errorf("batch %s, want none", describe(b))
-	default:
+	s, k := newSyncer(t, config.AuthorizationPolicy)
+	s.fullSent, k.known = false, false
+	s.reported(k, forbidden("authorizationpolicies"))
+	b, _ := s.next()
+	if got, want := describe(b), "down: authorizationpolicies is forbidden: no role"; got != want {
+		t.Errorf("batch %s, want %s", got, want)
 	}
-	c.fail("list authorizationpolicies", nil)
-	want(t, out, "full, Gateway edge/a=1")
+	s.listed(k, nil)
+	s.reported(k, nil)
+	if b, _ := s.next(); describe(b) != "full" {
+		t.Errorf("batch %s, want a Full one", describe(b))
+	}
 }
 
 // Policies that may no longer be read stay, and other kinds work.
@@ -159,15 +192,46 @@ func TestNoLongerServed(t *testing.T) {
 	out := c.run(New(Config{Cluster: c.kube}))
 	want(t, out, "full, Gateway edge/a=1")
 	c.uninstall(config.Gateway)
-	want(t, out, "explicit, gateways.networking.istio.io=unreadable (cluster kubernetes:east no longer serves Gateway in "+
-		"a version that ashored knows (v1, v1beta1, v1alpha3): its objects stay…")
+	want(t, out, "explicit, gateways.networking.istio.io=unreadable (cluster kubernetes:east serves Gateway in no "+
+		"version that ashored knows (v1, v1beta1, v1alpha3): its objects stay…")
 	c.update(gateway("a", 2, 81))
 	c.install(config.Gateway, 0)
 	want(t, out, "explicit, gateways.networking.istio.io")
 	want(t, out, "explicit, Gateway edge/a=2")
 }
 
-// A kind that has no objects may be uninstalled: nothing is said.
+// Objects of before a restart stay too when their kind is only served in an unknown version.
+func TestUnknownVersion(t *testing.T) {
+	t.Parallel()
+	c := newFakeCluster(t, config.Sidecar)
+	c.serve(config.Gateway, "v9")
+	out := c.run(New(Config{Cluster: c.kube}))
+	want(t, out, "full")
+	want(t, out, "explicit, gateways.networking.istio.io=unreadable (cluster kubernetes:east serves Gateway in no…")
+	c.create(gateway("a", 1, 80))
+	c.install(config.Gateway, 0)
+	want(t, out, "explicit, gateways.networking.istio.io")
+	want(t, out, "explicit, Gateway edge/a=1")
+}
+
+// An API server that has just started forbids everything for a moment.
+func TestLookupForbidden(t *testing.T) {
+	t.Parallel()
+	for refusals, text := range map[int]string{
+		1: "full, Gateway edge/a=1",
+		2: "down: cluster kubernetes:east does not allow ashored to look up kinds: bind the ClusterRole system:discovery…",
+	} {
+		t.Run(strconv.Itoa(refusals), func(t *testing.T) {
+			t.Parallel()
+			c := newFakeCluster(t, config.Gateway)
+			c.create(gateway("a", 1, 80))
+			c.refusals = refusals
+			want(t, c.run(New(Config{Cluster: c.kube})), text)
+		})
+	}
+}
+
+// A kind that has no objects may be uninstalled: that is no problem.
 func TestUninstalled(t *testing.T) {
 	t.Parallel()
 	s, k := newSyncer(t, config.Gateway)
@@ -206,7 +270,7 @@ func TestForbiddenKindRestart(t *testing.T) {
 	}
 }
 
-// One lookup is not enough to believe that a kind is not installed.
+// A kind counts as not installed after two lookups.
 func TestNotFoundOnce(t *testing.T) {
 	t.Parallel()
 	c := newFakeCluster(t)

@@ -89,14 +89,15 @@ func (w *StatusWriter) Run(ctx context.Context) {
 	}
 }
 
-// condition is what we say about an object.
+// condition is the condition Reconciled of an object.
 type condition struct {
 	status, reason, message string
 	generation              int64
 }
 
 // writeSome writes up to writesPerGap conditions that differ from what the object has. A condition
-// that another writer changed afterwards is left alone, so that no two writers fight.
+// that another writer changed afterwards is left alone, so that two writers do not overwrite each
+// other all the time.
 func (w *StatusWriter) writeSome(ctx context.Context) {
 	objects := w.cfg.Source.all()
 	for key := range w.written {
@@ -127,7 +128,8 @@ func (w *StatusWriter) writeSome(ctx context.Context) {
 	}
 }
 
-// judge returns the condition of an object. It is not known until a change is active. found are the problems of the object that sources report.
+// judge returns the condition of an object. It is not known until a change is active. found are the
+// problems of the object that sources report.
 func (w *StatusWriter) judge(o *object, active *config.Object, found []feed.Problem) (condition, bool) {
 	c := condition{status: "True", reason: "Active", generation: o.generation}
 	ours := active != nil && active.Origin.Source == w.cfg.Source.Name()

@@ -42,7 +42,8 @@ type syncer struct {
 type read struct {
 	object *object
 	update update
-	// absent means that there is no such object for us: it was deleted, or is for another control plane.
+	// absent means that there is no such object for us: it was deleted, or is for another control
+	// plane.
 	absent bool
 }
 
@@ -149,23 +150,22 @@ func (s *syncer) complete() bool {
 // reported records whether a kind can be read. If its version is no longer served, the next lookup
 // finds that.
 func (s *syncer) reported(k *kind, err error) {
-	if apierrors.IsNotFound(err) {
-		return
-	}
-	was := k.unreadable()
-	if k.err = err; was != k.unreadable() {
+	if !apierrors.IsNotFound(err) {
+		k.err = err
 		s.postStatus(k)
 	}
 }
 
-// postStatus queues the group with the problem of a kind, or its removal. There is none before the
-// Full batch.
+// postStatus queues the group with the problem of a kind, or its removal, if that is new. There is none
+// before the Full batch.
 func (s *syncer) postStatus(k *kind) {
-	u := k.status(s.cluster.Name)
-	has := len(u.Problems) > 0
-	if s.fullSent && (has || k.hasProblem) {
+	u, text := k.status(s.cluster.Name), ""
+	for _, p := range u.Problems {
+		text = p.Text
+	}
+	if s.fullSent && text != k.problem {
 		s.post(s.pending, u)
-		k.hasProblem = has
+		k.problem = text
 	}
 }
 

@@ -34,7 +34,8 @@ import (
 // newCluster is a cluster that a fake client stands for.
 func newCluster(name string, objects ...runtime.Object) (*kube.Cluster, *fake.Clientset) {
 	client := fake.NewClientset(objects...)
-	return &kube.Cluster{Name: name, Options: kube.Options{Cluster: name}, Log: hclog.NewNullLogger(), Client: client}, client
+	options := kube.Options{Cluster: name}
+	return &kube.Cluster{Name: name, Options: options, Log: hclog.NewNullLogger(), Client: client}, client
 }
 
 // react answers the creation of a resource.
@@ -75,25 +76,27 @@ func eventually(t *testing.T, f func() string) {
 // A review proves a service account only if all of it does.
 func TestReview(t *testing.T) {
 	t.Parallel()
-	good := authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: []string{"istio-ca"},
+	type status = authenticationv1.TokenReviewStatus
+	good := status{Authenticated: true, Audiences: []string{"istio-ca"},
 		User: authenticationv1.UserInfo{Username: "system:serviceaccount:shop:web"}}
-	with := func(change func(*authenticationv1.TokenReviewStatus)) authenticationv1.TokenReviewStatus {
+	with := func(change func(*status)) status {
 		s := good
 		change(&s)
 		return s
 	}
 	for name, tc := range map[string]struct {
-		status authenticationv1.TokenReviewStatus
+		status status
 		want   string
 	}{
 		"good": {good, ""},
-		"not authenticated": {with(func(s *authenticationv1.TokenReviewStatus) { s.Authenticated, s.Error = false, "expired" }),
+		"not authenticated": {with(func(s *status) { s.Authenticated, s.Error = false, "expired" }),
 			"does not accept the token: expired"},
-		"an error":    {with(func(s *authenticationv1.TokenReviewStatus) { s.Error = "odd" }), "does not accept the token: odd"},
-		"audience":    {with(func(s *authenticationv1.TokenReviewStatus) { s.Audiences = []string{"api"} }), `is for ["api"]`},
-		"no audience": {with(func(s *authenticationv1.TokenReviewStatus) { s.Audiences = nil }), "want the audience istio-ca"},
-		"a user":      {with(func(s *authenticationv1.TokenReviewStatus) { s.User.Username = "admin" }), "which is no service account"},
-		"no name":     {with(func(s *authenticationv1.TokenReviewStatus) { s.User.Username = "system:serviceaccount:shop" }), "no service account"},
+		"an error":    {with(func(s *status) { s.Error = "odd" }), "does not accept the token: odd"},
+		"audience":    {with(func(s *status) { s.Audiences = []string{"api"} }), `is for ["api"]`},
+		"no audience": {with(func(s *status) { s.Audiences = nil }), "want the audience istio-ca"},
+		"a user":      {with(func(s *status) { s.User.Username = "admin" }), "which is no service account"},
+		"no name": {with(func(s *status) { s.User.Username = "system:serviceaccount:shop" }),
+			"no service account"},
 	} {
 		c, client := newCluster("east")
 		react(client, "tokenreviews", func(r *authenticationv1.TokenReview) error {
@@ -133,8 +136,11 @@ func TestReviewClusters(t *testing.T) {
 		clusters = append(clusters, c)
 	}
 	r := NewReviewer(clusters)
-	for id, want := range map[string]string{"east": "", "west": "", "": "does not name its cluster (header clusterid), and " +
-		"there are several: east, west", "north": `names the cluster "north", whose tokens are not accepted; want one of east, west`} {
+	for id, want := range map[string]string{
+		"east": "", "west": "",
+		"":      "does not name its cluster (header clusterid), and there are several: east, west",
+		"north": `names the cluster "north", whose tokens are not accepted; want one of east, west`,
+	} {
 		namespace, _, refused, err := r.Review(t.Context(), id, "text")
 		switch {
 		case err != nil, want == "" && (refused != nil || namespace != id):
@@ -226,27 +232,29 @@ func TestSign(t *testing.T) {
 						return true, nil, forbidden("certificatesigningrequests")
 					})
 				}
-				client.PrependReactor("update", "certificatesigningrequests", func(a ktesting.Action) (bool, runtime.Object, error) {
+				const resource = "certificatesigningrequests"
+				client.PrependReactor("update", resource, func(a ktesting.Action) (bool, runtime.Object, error) {
 					r := a.(ktesting.UpdateAction).GetObject().(*certificatesv1.CertificateSigningRequest)
 					if a.GetSubresource() != "approval" || tc.fails != "" {
 						return false, nil, nil
 					}
-					if s := r.Spec; string(s.Request) != "request" || s.SignerName != "example.com/mesh" || *s.ExpirationSeconds != 3600 ||
-						r.Status.Conditions[0].Type != certificatesv1.CertificateApproved {
+					s, approved := r.Spec, r.Status.Conditions[0].Type == certificatesv1.CertificateApproved
+					if string(s.Request) != "request" || s.SignerName != "example.com/mesh" ||
+						*s.ExpirationSeconds != 3600 || !approved {
 						t.Errorf("approved is %+v", r)
 					}
 					if tc.sign != nil {
+						signed := r.DeepCopy()
 						go func() { // the signer
 							time.Sleep(time.Second)
-							signed := r.DeepCopy()
 							tc.sign(signed)
-							_ = client.Tracker().Update(certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests"), signed, "")
+							_ = client.Tracker().Update(certificatesv1.SchemeGroupVersion.WithResource(resource), signed, "")
 						}()
 					}
 					return false, nil, nil
 				})
 				// A fake client names nothing by itself.
-				client.PrependReactor("create", "certificatesigningrequests", func(a ktesting.Action) (bool, runtime.Object, error) {
+				client.PrependReactor("create", resource, func(a ktesting.Action) (bool, runtime.Object, error) {
 					r := a.(ktesting.CreateAction).GetObject().(*certificatesv1.CertificateSigningRequest)
 					r.Name = r.GenerateName + "1"
 					return tc.fails == "create", nil, forbidden("certificatesigningrequests")
@@ -289,9 +297,11 @@ func TestConvert(t *testing.T) {
 			secret.Secret{Certificate: "c", Key: "k", Authorities: "a", Revoked: "r"}},
 		"of Istio": {[]string{"cert", "c", "key", "k", "cacert", "a", "crl", "r"},
 			secret.Secret{Certificate: "c", Key: "k", Authorities: "a", Revoked: "r"}},
-		"both":                 {[]string{"cert", "c", "key", "k", "tls.crt", "C", "tls.key", "K"}, secret.Secret{Certificate: "c", Key: "k"}},
-		"authorities":          {[]string{"ca.crt", "a"}, secret.Secret{Authorities: "a"}},
-		"a list alone":         {[]string{"tls.crt", "c", "tls.key", "k", "ca.crl", "r"}, secret.Secret{Certificate: "c", Key: "k"}},
+		"both": {[]string{"cert", "c", "key", "k", "tls.crt", "C", "tls.key", "K"},
+			secret.Secret{Certificate: "c", Key: "k"}},
+		"authorities": {[]string{"ca.crt", "a"}, secret.Secret{Authorities: "a"}},
+		"a list alone": {[]string{"tls.crt", "c", "tls.key", "k", "ca.crl", "r"},
+			secret.Secret{Certificate: "c", Key: "k"}},
 		"half a pair":          {[]string{"key", "k", "tls.crt", "c"}, secret.Secret{}},
 		"an empty key":         {[]string{"tls.crt", "c", "tls.key", ""}, secret.Secret{}},
 		"nothing for gateways": {nil, secret.Secret{}},
@@ -375,7 +385,8 @@ func TestRoots(t *testing.T) {
 	namespace := func(name string, phase corev1.NamespacePhase) *corev1.Namespace {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NamespaceStatus{Phase: phase}}
 	}
-	c, client := newCluster("east", namespace("shop", corev1.NamespaceActive), namespace("old", corev1.NamespaceTerminating))
+	c, client := newCluster("east", namespace("shop", corev1.NamespaceActive),
+		namespace("old", corev1.NamespaceTerminating))
 	var roots atomic.Pointer[string]
 	set := func(text string) { roots.Store(&text) }
 	set("one")
@@ -403,7 +414,8 @@ func TestRoots(t *testing.T) {
 	}
 	const name = " istio-ca-root-cert true"
 	has(map[string]string{"shop" + name: "one"})
-	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace("edge", corev1.NamespaceActive), metav1.CreateOptions{}); err != nil {
+	edge := namespace("edge", corev1.NamespaceActive)
+	if _, err := client.CoreV1().Namespaces().Create(ctx, edge, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	has(map[string]string{"shop" + name: "one", "edge" + name: "one"})
@@ -418,7 +430,8 @@ func TestRootsAgain(t *testing.T) {
 	t.Parallel()
 	c, client := newCluster("east")
 	w := NewRootWriter(RootWriterConfig{Cluster: c, Roots: func() []byte { return []byte("one") }})
-	w.namespaces, w.present, w.latest = map[string]bool{"shop": true, "edge": true}, map[string]string{"edge": "one"}, map[string]write{}
+	w.namespaces = map[string]bool{"shop": true, "edge": true}
+	w.present, w.latest = map[string]string{"edge": "one"}, map[string]write{}
 	writes := 0
 	var failure error
 	client.PrependReactor("patch", "configmaps", func(a ktesting.Action) (bool, runtime.Object, error) {

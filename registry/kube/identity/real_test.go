@@ -207,7 +207,8 @@ func newTestKey(t *testing.T) *ecdsa.PrivateKey {
 // sign signs every approved request for a signer until ctx ends.
 func (r *real) sign(ctx context.Context, name string, key crypto.Signer) {
 	requests := r.admin.Client.CertificatesV1().CertificateSigningRequests()
-	authority := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	authority := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true}
 	w, err := requests.Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		r.t.Error(err)
@@ -249,10 +250,12 @@ func (r *real) signer() {
 	sign := func() ([]byte, error) { return s.Sign(t.Context(), request, time.Hour) }
 	_, err = sign()
 	wantError(t, err, "does not allow ashored to create certificatesigningrequests")
-	r.grant("", "istio-system/ashored", rule("certificates.k8s.io", "certificatesigningrequests", "create", "watch", "delete"),
+	r.grant("", "istio-system/ashored",
+		rule("certificates.k8s.io", "certificatesigningrequests", "create", "watch", "delete"),
 		rule("certificates.k8s.io", "certificatesigningrequests/approval", "update"))
 	r.wait("no right to approve", func() error {
-		if _, err := sign(); !strings.Contains(fmt.Sprint(err), "to approve certificatesigningrequests of the signer example.com/mesh") {
+		right := "to approve certificatesigningrequests of the signer example.com/mesh"
+		if _, err := sign(); !strings.Contains(fmt.Sprint(err), right) {
 			return err
 		}
 		return nil
@@ -357,7 +360,8 @@ func (r *real) roots() {
 		t.Fatal(err)
 	}
 	has("twox", "shop")
-	if err := r.admin.Client.CoreV1().ConfigMaps("edge").Delete(ctx, "istio-ca-root-cert", metav1.DeleteOptions{}); err != nil {
+	configMaps := r.admin.Client.CoreV1().ConfigMaps("edge")
+	if err := configMaps.Delete(ctx, "istio-ca-root-cert", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	has("two", "edge")

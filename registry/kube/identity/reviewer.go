@@ -46,7 +46,7 @@ func (r *Reviewer) Review(ctx context.Context, cluster, token string) (namespace
 	defer cancel()
 	review, err := c.Client.AuthenticationV1().TokenReviews().Create(bounded, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{audience}}}, metav1.CreateOptions{})
-	if ctx.Err() != nil { // the caller has gone, which says nothing about the cluster
+	if ctx.Err() != nil { // the caller has disconnected: that is no failure of the cluster
 		return "", "", nil, ctx.Err()
 	}
 	err = c.Explain(err, "create", "tokenreviews")

@@ -27,8 +27,8 @@ const (
 const (
 	// writePause is the time between two writes.
 	writePause = 50 * time.Millisecond
-	// rewritePause is how soon what others changed is written again, so that two writers do not chase
-	// each other.
+	// rewritePause is how soon what others changed is written again, so that two writers do not
+	// overwrite each other all the time.
 	rewritePause = 10 * time.Second
 	// retryPause is the time after a write that failed.
 	retryPause = 10 * time.Second
@@ -162,8 +162,8 @@ func (w *RootWriter) write(ctx context.Context) time.Duration {
 			continue
 		}
 		err := w.apply(ctx, namespace, roots)
-		if gone(err) {
-			continue // its end is reported soon
+		if deleted(err) {
+			continue // the watch reports that soon
 		}
 		if ctx.Err() != nil {
 			return 0
@@ -191,8 +191,8 @@ func (w *RootWriter) apply(ctx context.Context, namespace, roots string) error {
 	return err
 }
 
-// gone reports whether a write failed because its namespace is gone or terminating.
-func gone(err error) bool {
+// deleted reports whether a write failed because its namespace is deleted or terminating.
+func deleted(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 

@@ -26,8 +26,8 @@ type Secrets struct {
 
 	mu   sync.Mutex
 	have map[secret.Name]secret.Secret // guarded by mu
-	// unread is why they cannot be read, and lost why those that were read are in doubt. Both are nil
-	// if all is well.
+	// unread is why they cannot be read, and lost why some of them may no longer exist. Both are nil if
+	// all is well.
 	unread, lost error // guarded by mu
 }
 

@@ -24,6 +24,22 @@ func testObjects() *objects {
 	return newObjects(&kube.Cluster{Name: "kubernetes", Options: o})
 }
 
+// set sets what is used of an object of the API server.
+func set(o *objects, object any, deleted bool) {
+	switch x := object.(type) {
+	case *corev1.Service:
+		o.setService(stripService(x), deleted)
+	case *discoveryv1.EndpointSlice:
+		o.setSlice(newSlice(x), deleted)
+	case *corev1.Pod:
+		o.setPod(stripPods(o.options.Cluster)(x), deleted)
+	case *corev1.Node:
+		o.setNode(stripNode(x), deleted)
+	case *corev1.Namespace:
+		o.setNamespace(stripNamespace(x), deleted)
+	}
+}
+
 // decode returns the objects of a YAML stream.
 func decode(t *testing.T, text string) (out []any) {
 	t.Helper()
@@ -170,7 +186,8 @@ endpoints: [{addresses: [10.0.0.1]}]
 `,
 		},
 		"ExternalName": {
-			"kind: Service\n" + webMeta + "spec: {type: ExternalName, externalName: Example.com., ports: [{port: 80, name: http}]}\n",
+			"kind: Service\n" + webMeta +
+				"spec: {type: ExternalName, externalName: Example.com., ports: [{port: 80, name: http}]}\n",
 			"web.shop.svc.cluster.local DNS [] 80/http/HTTP>0\n  example.com map[] healthy \n",
 		},
 		"no ports": {"kind: Service\n" + webMeta + "spec: {type: ExternalName, externalName: example.com}\n", ""},
@@ -337,7 +354,7 @@ web.shop.svc.cluster.local STATIC [10.96.0.1/32] 80//UNKNOWN>0 to [. other]
 			t.Parallel()
 			o := testObjects()
 			for _, object := range decode(t, tc.objects) {
-				o.set(o.stripper()(object), false)
+				set(o, object, false)
 			}
 			if d := cmp.Diff(tc.want, describe(o)); d != "" {
 				t.Errorf("-want +got:\n%s", d)
@@ -356,7 +373,7 @@ func TestConvertService(t *testing.T) {
 	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.2"}, {Hostname: "lb.example.com"}}
 	s.Spec.Ports[0].TargetPort.Type, s.Spec.Ports[0].TargetPort.StrVal = 1, "web"
 	o := testObjects()
-	o.set(o.stripper()(s), false)
+	set(o, s, false)
 	o.convert()
 	got := o.services[key{Namespace: "shop", Name: "web"}].mesh
 	want := meshService{
@@ -379,8 +396,9 @@ func TestConvertService(t *testing.T) {
 		t.Errorf("-want +got:\n%s", d)
 	}
 	// What does not change keeps its pointers.
-	o.set(o.stripper()(s.DeepCopy()), false)
-	if changed := o.convert(); len(changed) > 0 || o.services[key{Namespace: "shop", Name: "web"}].mesh.selector != got.selector {
+	set(o, s.DeepCopy(), false)
+	changed := o.convert()
+	if now := o.services[key{Namespace: "shop", Name: "web"}].mesh; len(changed) > 0 || now.selector != got.selector {
 		t.Errorf("an equal Service changed %v", changed)
 	}
 }

@@ -34,10 +34,10 @@ func FuzzObjects(f *testing.F) {
 		}
 		o := testObjects()
 		for _, other := range []any{webService(), webSlice(true), webPod(), webNode()} {
-			o.set(o.stripper()(other), false)
+			set(o, other, false)
 		}
 		o.convert()
-		o.set(o.stripper()(object), false)
+		set(o, object, false)
 		o.convert()
 		for k := range o.used() {
 			saved, err := json.Marshal(o.services[k].mesh.instances[0])
@@ -49,7 +49,7 @@ func FuzzObjects(f *testing.F) {
 				t.Fatalf("%s cannot be loaded: %v", saved, err)
 			}
 		}
-		o.set(o.stripper()(object), true)
+		set(o, object, true)
 		o.convert()
 	})
 }
@@ -67,7 +67,7 @@ func FuzzOrder(f *testing.F) {
 			meta := object.(metav1.Object)
 			id := kindOf(object) + meta.GetNamespace() + "/" + meta.GetName()
 			deleted := last[id] != nil && r.IntN(3) == 0
-			o.set(o.stripper()(object), deleted)
+			set(o, object, deleted)
 			if last[id] = object; deleted {
 				delete(last, id)
 			}
@@ -77,7 +77,7 @@ func FuzzOrder(f *testing.F) {
 		}
 		listed := testObjects()
 		for _, object := range last {
-			listed.set(listed.stripper()(object), false)
+			set(listed, object, false)
 		}
 		if want, got := describe(listed), describe(o); got != want {
 			t.Errorf("after events:\n%s\nafter a list:\n%s", got, want)

@@ -38,7 +38,7 @@ kind: Pod
 metadata: {namespace: shop, name: pod-1, labels: {security.istio.io/tlsMode: istio}}
 status: {podIP: 10.0.0.1, podIPs: [{ip: 10.0.0.1}, {ip: "fd00::1"}]}
 `) {
-		o.set(o.stripper()(object), false)
+		set(o, object, false)
 	}
 	o.convert()
 	in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
@@ -84,7 +84,7 @@ func TestTwoClusters(t *testing.T) {
 		e := webSlice(true)
 		e.Endpoints[0].Addresses[0] = p.Status.PodIP
 		for _, object := range []any{s, p, e} {
-			o.set(o.stripper()(object), false)
+			set(o, object, false)
 		}
 		o.convert()
 		parts = append(parts, registry.Part{Source: cluster,

@@ -45,25 +45,6 @@ func newObjects(c *kube.Cluster) *objects {
 	}
 }
 
-// set adds what a stripper returned or replaces it. If the object was deleted, set removes it.
-func (o *objects) set(object any, deleted bool) {
-	switch x := object.(type) {
-	case *corev1.Service:
-		k := key{Namespace: x.Namespace, Name: x.Name}
-		o.service(k).object = unless(deleted, x)
-		o.changed[k] = struct{}{}
-	case *slice:
-		o.setSlice(x.key, unless(deleted || x.service.Name == "", x))
-	case *pod:
-		o.place(&x.endpoint, x.node)
-		o.setPod(x.key, unless(deleted, x))
-	case named[registry.Locality]:
-		o.setNode(x.name, unless(deleted, x.value))
-	case named[namespace]:
-		o.setNamespace(x.name, unless(deleted, x.value))
-	}
-}
-
 // unless returns v, or the zero value if deleted is set.
 func unless[T any](deleted bool, v T) (out T) {
 	if !deleted {
@@ -90,8 +71,16 @@ func (o *objects) service(k key) *service {
 	return s
 }
 
-// setSlice sets an EndpointSlice, or removes it if current is nil.
-func (o *objects) setSlice(k key, current *slice) {
+// The methods set… add or replace an object. If it was deleted, they remove it.
+
+func (o *objects) setService(x *corev1.Service, deleted bool) {
+	k := key{Namespace: x.Namespace, Name: x.Name}
+	o.service(k).object = unless(deleted, x)
+	o.changed[k] = struct{}{}
+}
+
+func (o *objects) setSlice(x *slice, deleted bool) {
+	k, current := x.key, unless(deleted || x.service.Name == "", x)
 	previous := o.slices[k]
 	if previous.equal(current) {
 		return
@@ -129,9 +118,11 @@ func (o *objects) linkPods(s *slice, add bool) {
 	}
 }
 
-// setPod sets a Pod, or removes it if current is nil. Its services do not depend on its health, which
-// is for those who select Pods.
-func (o *objects) setPod(k key, current *pod) {
+// setPod also places the Pod. Its services do not depend on its health, which is for those who select
+// Pods.
+func (o *objects) setPod(x *pod, deleted bool) {
+	o.place(&x.endpoint, x.node)
+	k, current := x.key, unless(deleted, x)
 	previous := o.pods[k]
 	if previous.equal(current) {
 		return
@@ -153,16 +144,15 @@ func (o *objects) setPod(k key, current *pod) {
 	}
 }
 
-// setNode sets the locality of a Node.
-func (o *objects) setNode(name string, l registry.Locality) {
-	if o.nodes[name] != l {
-		put(o.nodes, name, l)
-		o.moved[name] = struct{}{}
+func (o *objects) setNode(x named[registry.Locality], deleted bool) {
+	if l := unless(deleted, x.value); o.nodes[x.name] != l {
+		put(o.nodes, x.name, l)
+		o.moved[x.name] = struct{}{}
 	}
 }
 
-// setNamespace sets what is used of a Namespace.
-func (o *objects) setNamespace(name string, n namespace) {
+func (o *objects) setNamespace(x named[namespace], deleted bool) {
+	name, n := x.name, unless(deleted, x.value)
 	previous := o.namespaces[name]
 	if previous == n {
 		return
@@ -180,11 +170,10 @@ func (o *objects) setNamespace(name string, n namespace) {
 
 // placePods sets the locality and network of some Pods again.
 func (o *objects) placePods(which func(*pod) bool) {
-	for k, p := range o.pods {
+	for _, p := range o.pods {
 		if which(p) {
 			moved := *p
-			o.place(&moved.endpoint, p.node)
-			o.setPod(k, &moved)
+			o.setPod(&moved, false)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func (p *pod) equal(q *pod) bool {
 		slices.Equal(p.addresses, q.addresses)
 }
 
-// newPod returns a Pod that place has not placed yet.
+// newPod returns a Pod that is not placed yet.
 func newPod(p *corev1.Pod, cluster string) *pod {
 	ep := registry.Endpoint{
 		Ports:          portsOf(p),

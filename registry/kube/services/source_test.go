@@ -49,7 +49,7 @@ func TestChanges(t *testing.T) {
 		r.none(time.Minute)
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		must[*corev1.Pod](t)(core.Pods("shop").Update(ctx, pod, metav1.UpdateOptions{}))
-		r.none(time.Minute) // the EndpointSlice says so
+		r.none(time.Minute) // the EndpointSlice decides
 
 		node := webNode()
 		node.Labels[zoneLabel] = "other"
@@ -103,7 +103,7 @@ func TestCoalescing(t *testing.T) {
 	})
 }
 
-// While the API server is away, one batch says so. Afterwards all is sent anew.
+// An outage of the API server is one batch. Afterwards all is sent again.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestLostData(t *testing.T) {
 	}
 }
 
-// Pods and Selectors follow the cluster, and those who watch them hear of it.
+// Pods and Selectors follow the cluster, and those who watch them are notified.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -285,7 +285,8 @@ func TestShared(t *testing.T) {
 			t.Errorf("got Pods %v", got)
 		}
 		s := r.source.Selectors().At(registry.ObjectKey{Namespace: "shop", Name: "web"})
-		if s == nil || !maps.Equal(s.Labels, map[string]string{"app": "web"}) || s.Service.Host != "web.shop.svc.cluster.local" {
+		if s == nil || !maps.Equal(s.Labels, map[string]string{"app": "web"}) ||
+			s.Service.Host != "web.shop.svc.cluster.local" {
 			t.Errorf("got selector %+v", s)
 		}
 		time.Sleep(time.Second)

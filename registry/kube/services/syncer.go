@@ -56,8 +56,8 @@ type syncer struct {
 type kind struct {
 	listed bool
 	err    string // why the objects cannot be read; empty if they can
-	// without says what is missing if the cluster does not allow to read these objects. Empty if
-	// nothing works without them. warning is why they cannot be read.
+	// without is what is missing if the cluster does not allow to read these objects. Empty if nothing
+	// works without them. warning is why they cannot be read.
 	without, warning string
 }
 
@@ -68,51 +68,51 @@ func (s *syncer) start(parent context.Context) {
 		stop()
 		s.start(parent)
 	}
-	s.objects, s.kinds, s.full = newObjects(s.cluster), nil, false
+	o := newObjects(s.cluster)
+	s.objects, s.kinds, s.full = o, nil, false
 	core, discovery := s.cluster.Client.CoreV1(), s.cluster.Client.DiscoveryV1()
-	watchKind[*corev1.Service](ctx, s, "",
-		kube.Resource[*corev1.ServiceList]{Name: "services", Client: core.Services("")})
-	watchKind[*discoveryv1.EndpointSlice](ctx, s, "",
-		kube.Resource[*discoveryv1.EndpointSliceList]{Name: "endpointslices", Client: discovery.EndpointSlices("")})
-	watchKind[*corev1.Pod](ctx, s, "",
-		kube.Resource[*corev1.PodList]{Name: "pods", Client: core.Pods(""),
-			Fields: "status.phase!=Succeeded,status.phase!=Failed"})
-	watchKind[*corev1.Node](ctx, s, "endpoints have no locality, unless their Pods have the label "+localityLabel,
-		kube.Resource[*corev1.NodeList]{Name: "nodes", Client: core.Nodes()})
-	watchKind[*corev1.Namespace](ctx, s, "labels and annotations of namespaces have no effect on services",
-		kube.Resource[*corev1.NamespaceList]{Name: "namespaces", Client: core.Namespaces()})
+	watchKind(ctx, s, kube.Resource[*corev1.ServiceList]{Name: "services", Client: core.Services("")},
+		stripService, o.setService, "")
+	watchKind(ctx, s, kube.Resource[*discoveryv1.EndpointSliceList]{Name: "endpointslices",
+		Client: discovery.EndpointSlices("")}, newSlice, o.setSlice, "")
+	watchKind(ctx, s, kube.Resource[*corev1.PodList]{Name: "pods", Client: core.Pods(""),
+		Fields: "status.phase!=Succeeded,status.phase!=Failed"}, stripPods(o.options.Cluster), o.setPod, "")
+	watchKind(ctx, s, kube.Resource[*corev1.NodeList]{Name: "nodes", Client: core.Nodes()},
+		stripNode, o.setNode, "endpoints have no locality, unless their Pods have the label "+localityLabel)
+	watchKind(ctx, s, kube.Resource[*corev1.NamespaceList]{Name: "namespaces", Client: core.Namespaces()},
+		stripNamespace, o.setNamespace, "labels and annotations of namespaces have no effect on services")
 }
 
-// watchKind watches one kind of objects until ctx ends. without is kind.without.
-func watchKind[T kube.Object, L runtime.Object](ctx context.Context, s *syncer, without string,
-	r kube.Resource[L]) {
+// watchKind watches one kind of objects until ctx ends. strip returns what is used of an object, and
+// set sets it. without is kind.without.
+func watchKind[T kube.Object, V any, L runtime.Object](ctx context.Context, s *syncer, r kube.Resource[L],
+	strip func(T) V, set func(x V, deleted bool), without string) {
 	k := &kind{without: without}
 	s.kinds = append(s.kinds, k)
-	strip := s.objects.stripper()
-	set := func(deleted bool, all ...any) {
+	change := func(deleted bool, all ...V) {
 		if s.since.IsZero() {
 			s.since = time.Now()
 		}
 		for _, x := range all {
-			s.objects.set(x, deleted)
+			set(x, deleted)
 		}
 	}
 	s.running.Go(func() {
-		kube.Watch(ctx, s.cluster, r, kube.Handler[T, any]{
-			Convert: func(x T) any { return strip(x) },
-			Replace: func(all []any, lost bool) {
+		kube.Watch(ctx, s.cluster, r, kube.Handler[T, V]{
+			Convert: strip,
+			Replace: func(all []V, lost bool) {
 				s.changes.Do(ctx, func() {
 					s.dataLost = s.dataLost || lost
 					if k.listed && k.warning == "" {
 						s.restart() // the other kinds may have lost their objects too, and not know it yet
 						return
 					}
-					set(false, all...)
+					change(false, all...)
 					k.listed, k.warning = true, ""
 				})
 			},
-			Set:    func(x any) { s.changes.Do(ctx, func() { set(false, x) }) },
-			Delete: func(x any) { s.changes.Do(ctx, func() { set(true, x) }) },
+			Set:    func(x V) { s.changes.Do(ctx, func() { change(false, x) }) },
+			Delete: func(x V) { s.changes.Do(ctx, func() { change(true, x) }) },
 			Report: func(err error) { s.changes.Do(ctx, func() { k.report(err) }) },
 		})
 	})
