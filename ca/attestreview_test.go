@@ -19,7 +19,9 @@ func (r reviewer) Review(_ context.Context, cluster, token string) (namespace, a
 	switch {
 	case cluster == "away":
 		return "", "", nil, errors.New("cluster away: connection refused")
-	case cluster != "east" || token != r.good:
+	case cluster != "east":
+		return "", "", &UnknownClusterError{cluster, []string{"east", "away"}}, nil
+	case token != r.good:
 		return "", "", errors.New("it does not accept the token"), nil
 	}
 	return "shop", "web", nil, nil
@@ -49,7 +51,11 @@ func TestReview(t *testing.T) {
 		"with an old certificate":       {client{token: token, cluster: "east", cert: old}, "web", 0, "", ""},
 		"of an issuer":                  {client{token: ofIssuer, cluster: "away"}, "api", 0, "", ""},
 		"refused":                       {client{token: other, cluster: "east"}, "", codes.Unauthenticated, publicJWT, "review"},
-		"unknown cluster":               {client{token: token, cluster: "west"}, "", codes.Unauthenticated, publicJWT, "review"},
+		"unknown cluster": {client{token: token, cluster: "west"}, "", codes.Unauthenticated, "the caller names " +
+			`the cluster "west", whose tokens are not accepted; want one of east, away; set workload.cluster of ` +
+			"ashore-agent, or ISTIO_META_CLUSTER_ID of Istio's agent", "review"},
+		"no cluster": {client{token: token}, "", codes.Unauthenticated, "the caller does not name its cluster (header " +
+			"clusterid), and there are several: east, away; set workload.cluster of ashore-agent", "review"},
 		"no JWT":                        {client{token: "hello", cluster: "east"}, "", codes.Unauthenticated, publicJWT, "jwt malformed"},
 		"large":                         {client{token: strings.Repeat("a", maxJWT+1), cluster: "east"}, "", codes.Unauthenticated, publicJWT, "jwt too large"},
 		"away":                          {client{token: token, cluster: "away"}, "", codes.Unavailable, publicReview, "no review"},

@@ -46,6 +46,18 @@ var (
 	errNoVerifier    = errors.New("this server verifies no certificates")
 )
 
+// publicError is what a client may know of why it is not accepted: the status in err. The log has the
+// rest.
+func publicError(err error) error {
+	if s, ok := errors.AsType[interface {
+		error
+		GRPCStatus() *status.Status
+	}](err); ok {
+		return s.GRPCStatus().Err()
+	}
+	return errUnauthenticated
+}
+
 // errUnauthenticated has no details for the client; the log has them.
 var errUnauthenticated = status.Error(codes.Unauthenticated,
 	"authentication required: the client certificate, or the token, is missing, out of date, revoked or not of this mesh")

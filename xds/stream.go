@@ -75,7 +75,7 @@ func (s *Server) serve(g grpc.ServerStream, sotw bool) error {
 		s.metrics.refused.WithLabelValues("not authenticated").Inc()
 		s.peerLog.Log(hclog.Warn, hostOf(from).String(), "stream refused: its peer is not authenticated", "peer", from,
 			"error", err)
-		return errUnauthenticated
+		return publicError(err)
 	}
 	q, err := s.quotaOf(who, from)
 	if err != nil {
