@@ -58,8 +58,8 @@ func refusalOf(err error) *Refusal {
 		return &Refusal{Code: codes.Unavailable, Public: "the authority cannot sign now; try again", Reason: noSigner,
 			Err: err}
 	}
-	return &Refusal{Code: codes.Unavailable, Public: "the control plane cannot decide now; try again", Reason: noStorage,
-		Err: err}
+	return &Refusal{Code: codes.Unavailable, Public: "the control plane cannot decide now; try again",
+		Reason: noStorage, Err: err}
 }
 
 // writes reports whether one more refusal is written to the audit log, and how many were not before

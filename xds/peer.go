@@ -60,7 +60,8 @@ func publicError(err error) error {
 
 // errUnauthenticated has no details for the client; the log has them.
 var errUnauthenticated = status.Error(codes.Unauthenticated,
-	"authentication required: the client certificate, or the token, is missing, out of date, revoked or not of this mesh")
+	"authentication required: the client certificate, or the token, is missing, out of date, revoked or not of this "+
+		"mesh")
 
 // identify returns the peer of a connection. A connection without TLS has the zero Peer and no error:
 // the operator who opens such a listener allows it. Errors: the certificate is not accepted.
@@ -162,7 +163,8 @@ func authorize(n *push.Node, who Peer) error {
 	}
 	if n.Namespace != id.Namespace || n.ServiceAccount != "" && n.ServiceAccount != id.ServiceAccount {
 		return status.Errorf(codes.PermissionDenied,
-			"the node says namespace %q and service account %q, its certificate or token is of %s", n.Namespace, n.ServiceAccount, id)
+			"the node says namespace %q and service account %q, its certificate or token is of %s",
+			n.Namespace, n.ServiceAccount, id)
 	}
 	n.ServiceAccount, n.Identity = shared(id.ServiceAccount), true
 	return nil

@@ -117,7 +117,8 @@ func (st *stream) await(done <-chan error) error {
 		s.metrics.refused.WithLabelValues("certificate expired").Inc()
 		st.logLine(hclog.Warn, "stream ended: the proxy's certificate or token has expired", "peer", st.peer,
 			"identity", who.Identity, "serial", who.Serial, "expired", who.Expires)
-		return status.Error(codes.Unauthenticated, "the client certificate or token has expired: connect with a newer one")
+		return status.Error(codes.Unauthenticated,
+			"the client certificate or token has expired: connect with a newer one")
 	case why := <-st.cut:
 		s.metrics.refused.WithLabelValues("not authenticated any more").Inc()
 		if st.reads.Load() {
