@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/ashore-mesh/ashore/internal/connlimit"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
@@ -117,12 +118,14 @@ func (st *stream) logLine(level hclog.Level, message string, facts ...any) {
 	st.server.peerLog.Log(level, st.logKey(), message, facts...)
 }
 
-// logKey is the key by which log lines are limited. A node ID counts only without a certificate:
-// with one, a peer may name any node of its namespace.
+// logKey is the key by which log lines are limited. A node ID counts only without an identity: with
+// one, a peer may name any node of its namespace, and await logs while run sets the proxy.
 func (st *stream) logKey() string {
 	switch {
 	case st.who.Fingerprint != "":
 		return cmp.Or(st.who.Workload, st.who.Fingerprint)
+	case st.who.Identity != (spiffe.ID{}):
+		return QuotaKey(st.who.Identity, "", connlimit.Source(st.peer))
 	case st.proxy != nil:
 		return st.proxy.ID
 	}
