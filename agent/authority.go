@@ -189,12 +189,11 @@ func (a *authority) refusal(address string, err error) error {
 	case codes.PermissionDenied:
 	case codes.Unauthenticated:
 		switch {
-		case strings.Contains(r.Text, ca.ClusterSetting), strings.Contains(r.Text, "ashorectl join-token create"):
-			// the answer says what to do
+		case strings.Contains(r.Text, ca.ClusterSetting): // it says what to do
 		case a.tokenFile != "":
 			r.Todo = "the setting attestors of ashored has to name the issuer or the cluster of the token in " + a.tokenFile +
 				", and the token needs an audience that it accepts, such as istio-ca"
-		default:
+		case !strings.Contains(r.Text, "ashorectl join-token create"): // it is not logged twice
 			r.Todo = "a new line is made by \"ashorectl join-token create\""
 		}
 	case codes.FailedPrecondition, codes.NotFound:
