@@ -135,16 +135,17 @@ type fakePlane struct {
 	mesh *mesh
 	addr string
 
-	mu      sync.Mutex
-	id      spiffe.ID                        // guarded by mu: of who joins
-	life    time.Duration                    // guarded by mu
-	bound   *string                          // guarded by mu: the key that took the token
-	last    string                           // guarded by mu: the key that was bound last
-	asked   []asked                          // guarded by mu
-	lose    int                              // guarded by mu: answers that get lost
-	refuse  error                            // guarded by mu: every answer
-	change  func([]string) []string          // guarded by mu: of the answer
-	present func() (*tls.Certificate, error) // guarded by mu
+	mu       sync.Mutex
+	id       spiffe.ID                        // guarded by mu: of who joins
+	life     time.Duration                    // guarded by mu
+	anyToken bool                             // guarded by mu: it gives a certificate for whatever token
+	bound    *string                          // guarded by mu: the key that took the token
+	last     string                           // guarded by mu: the key that was bound last
+	asked    []asked                          // guarded by mu
+	lose     int                              // guarded by mu: answers that get lost
+	refuse   error                            // guarded by mu: every answer
+	change   func([]string) []string          // guarded by mu: of the answer
+	present  func() (*tls.Certificate, error) // guarded by mu
 }
 
 // asked is one request.
@@ -228,6 +229,7 @@ func (p *fakePlane) CreateCertificate(ctx context.Context,
 		return nil, p.refuse
 	}
 	switch {
+	case p.anyToken:
 	case a.token != "" && (a.token != testToken || p.bound != nil && *p.bound != a.key):
 		return nil, status.Error(codes.PermissionDenied,
 			"the join token is not accepted: it may be used, expired, revoked, mistyped or for another group; make a new "+
@@ -247,6 +249,25 @@ func (p *fakePlane) CreateCertificate(ctx context.Context,
 		chain = p.change(chain)
 	}
 	return &securityv1.IstioCertificateResponse{CertChain: chain}, nil
+}
+
+// A refusal has one remedy: that of the control plane, or else the agent's.
+func TestRefusalRemedy(t *testing.T) {
+	t.Parallel()
+	const attestors = "; the setting attestors of ashored has to name the issuer or the cluster of the token in /token, " +
+		"and the token needs an audience that it accepts, such as istio-ca"
+	unknown := (&ca.UnknownClusterError{Cluster: "north", Known: []string{"east", "west"}}).Error()
+	for _, tc := range []struct{ tokenFile, answer, want string }{
+		{"/token", "no", "no" + attestors},
+		{"/token", unknown, unknown},
+		{"", "no", `no; a new line is made by "ashorectl join-token create"`},
+		{"", "ashorectl join-token create makes one", "ashorectl join-token create makes one"},
+	} {
+		err := (&authority{tokenFile: tc.tokenFile}).refusal("a:1", status.Error(codes.Unauthenticated, tc.answer))
+		if want := "control plane a:1 refuses: " + tc.want; err.Error() != want {
+			t.Errorf("got  %s\nwant %s", err, want)
+		}
+	}
 }
 
 // keyHash is how a request names a key.

@@ -94,8 +94,8 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 		return nil, err // the key stays: the control plane may have used the token for it
 	}
 	if id.ID.Namespace != s.Workload.Namespace {
-		return nil, &UsageError{"workload.namespace", fmt.Sprintf("%q is not that of the service account in %s, %s",
-			s.Workload.Namespace, s.XDS.TokenFile, id.ID)}
+		return nil, &UsageError{"workload.namespace", fmt.Sprintf("%q is not that of the token in %s, which is of %s; "+
+			"set it to %s (--namespace)", s.Workload.Namespace, s.XDS.TokenFile, id.ID, id.ID.Namespace)}
 	}
 	// It may be of another mesh with the same names.
 	if err := wholefile.Remove(filepath.Join(s.State, cacheFile)); err != nil {
@@ -146,6 +146,11 @@ func (c *JoinConfig) Prepare() error {
 
 // prepareGroup checks the group, and fills in the namespace.
 func (c *JoinConfig) prepareGroup(check *checker) {
+	if c.Group == "" {
+		check.fail("--group", "not set; give the WorkloadGroup of the one-time token, or use the token of a service "+
+			"account (--service-account-token)")
+		return
+	}
 	w := &c.Settings.Workload
 	namespace, group, ok := strings.Cut(c.Group, "/")
 	if !ok || !dnsname.ValidLabel(namespace) || group == "" || strings.ContainsAny(group, "/ ") {
@@ -175,7 +180,8 @@ func (c *JoinConfig) prepareProof(check *checker) {
 	}
 	if x.CAFile == "" {
 		if err := checkHash(c.Hash); err != nil {
-			check.fail("--ca-hash", "%q is not the hash of a root certificate: %v", c.Hash, err)
+			check.fail("--ca-hash", "%q is not the hash of a root certificate: %v; or give a file with root certificates "+
+				"(--ca-file)", c.Hash, err)
 		}
 		return
 	}
@@ -192,8 +198,8 @@ func (c *JoinConfig) prepareProof(check *checker) {
 // or empty. It proves that the name is this machine's.
 func (c *JoinConfig) ask(ctx context.Context, q certificateRequest, own netip.Addr,
 	former *tls.Certificate) (*Identity, error) {
-	check := &serverCheck{roots: c.roots, hash: c.Hash, now: time.Now}
 	x := &c.Settings.XDS
+	check := &serverCheck{roots: c.roots, hash: c.Hash, file: x.CAFile, now: time.Now}
 	a := &authority{addresses: x.Addresses, own: own, tokenFile: x.TokenFile, cluster: c.Settings.Workload.Cluster,
 		config: func() *tls.Config { return check.config(func() *tls.Certificate { return former }) }}
 	for n := 1; ; n++ {

@@ -181,6 +181,13 @@ func TestJoinRefused(t *testing.T) {
 			p.set(func() { p.present = func() (*tls.Certificate, error) { return cert, nil } })
 		}
 	}
+	file := func(text []byte) string {
+		path := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
 	answer := func(change func([]string) []string) func(*testing.T, *fakePlane, *JoinConfig) {
 		return func(_ *testing.T, p *fakePlane, _ *JoinConfig) { p.set(func() { p.change = change }) }
 	}
@@ -197,6 +204,14 @@ func TestJoinRefused(t *testing.T) {
 			[]string{"is not trusted: its root certificate has the hash " + ca.RootID(m.root.Cert),
 				"the join line says " + ca.RootID(other.root.Cert), "make a new line there",
 				"do not go on if the hashes still differ"}},
+		{"other roots in the file", func(_ *testing.T, _ *fakePlane, c *JoinConfig) {
+			c.Settings.XDS.CAFile, c.Hash = file(ca.EncodeCertificates(other.root.Cert)), ""
+		}, false, []string{"does not lead to a root in ", "(xds.caFile)", "ashorectl ca show --pem"}},
+		{"a service account of another namespace", func(_ *testing.T, p *fakePlane, c *JoinConfig) {
+			c.Settings.XDS.TokenFile, c.Token, c.Group = file([]byte("a.b.c")), "", ""
+			c.Settings.Workload.Namespace = "shop"
+			p.set(func() { p.anyToken, p.id.Namespace = true, "bank" })
+		}, true, []string{`workload.namespace: "shop" is not that of the token in `, "set it to bank (--namespace)"}},
 		{"the hash of the leaf", func(t *testing.T, p *fakePlane, c *JoinConfig) {
 			cert := m.server(t, nil)
 			c.Hash = ca.RootID(must(x509.ParseCertificate(cert.Certificate[0])))
@@ -364,7 +379,7 @@ func TestJoinUsage(t *testing.T) {
 			`workload.namespace: "bank" is not that of the group shop/web`},
 		{"dev", func(c *JoinConfig) { c.Settings.Dev = true }, "dev: is for a workload without identity"},
 		{"no hash", func(c *JoinConfig) { c.Hash = "" }, `--ca-hash: "" is not the hash of a root certificate: want ` +
-			`sha256: and 64 hexadecimal digits`},
+			`sha256: and 64 hexadecimal digits, as "ashorectl join-token create" prints it; or give a file`},
 		{"half a hash", func(c *JoinConfig) { c.Hash = c.Hash[:20] }, "--ca-hash: "},
 		{"no token", func(c *JoinConfig) { c.Token = "" }, "--token-file: the token is empty; paste the whole command"},
 		{"half a token", func(c *JoinConfig) { c.Token = "ashore-join.abc" },
@@ -373,7 +388,7 @@ func TestJoinUsage(t *testing.T) {
 		{"no file with a token", func(c *JoinConfig) { c.Settings.XDS.TokenFile, c.Token = "/none", "" },
 			"xds.tokenFile: open /none"},
 		{"two tokens", func(c *JoinConfig) { c.Settings.XDS.TokenFile = "/none" }, "xds.tokenFile: is set, and there is"},
-		{"no group", func(c *JoinConfig) { c.Group = "" }, `--group: "" is not a WorkloadGroup`},
+		{"no group", func(c *JoinConfig) { c.Group = "" }, "--group: not set; give the WorkloadGroup"},
 		{"no roots", func(c *JoinConfig) { c.Settings.XDS.CAFile, c.Hash = "/none", "" }, "xds.caFile: open /none"},
 		{"two proofs of the control plane", func(c *JoinConfig) { c.Settings.XDS.CAFile = "/none" },
 			"xds.caFile: is set, and --ca-hash too"},

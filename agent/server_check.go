@@ -27,6 +27,8 @@ type serverCheck struct {
 	// roots are the trusted ones. Nil: the presented certificate that has this hash.
 	roots *ca.Bundle
 	hash  string
+	// file is the setting xds.caFile, if roots are from there.
+	file string
 	// trustDomain is the mesh's; empty: not known yet, any is accepted.
 	trustDomain string
 	now         func() time.Time
@@ -66,6 +68,10 @@ func (c *serverCheck) verify(certs []*x509.Certificate) error {
 	if _, err := certs[0].Verify(opts); err != nil {
 		if text := clockProblem(certs, now); text != "" {
 			return serverError("%s", text)
+		}
+		if c.file != "" {
+			return serverError("its certificate does not lead to a root in %s (xds.caFile): %v; put the roots there that "+
+				"\"ashorectl ca show --pem\" prints on that control plane", c.file, err)
 		}
 		return serverError("its certificate does not lead to a root that this workload trusts: %v; when the mesh has "+
 			"a new root, join again", err)

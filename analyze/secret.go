@@ -106,5 +106,6 @@ func (a *analysis) secret(o *config.Object, field, resource string, namespaces [
 		what += ", only in " + namespacesText(have)
 	}
 	a.report(ReferenceNotFound, o, field, what+", so "+consequence,
-		"create it with \"ashorectl secret create\" in the namespace where the proxies run")
+		"create it in the namespace where the proxies run, with \"ashorectl secret create\" or, for gateways with the "+
+			"setting secrets.kubernetes, as a Secret of that cluster")
 }

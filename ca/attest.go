@@ -105,15 +105,15 @@ type Refusal struct {
 	detail *errdetails.ErrorInfo // for the caller's agent; may be nil
 }
 
-// status is the answer to the caller.
-func (r *Refusal) status() error {
+// GRPCStatus is the answer to the caller.
+func (r *Refusal) GRPCStatus() *status.Status {
 	s := status.New(r.Code, r.Public)
 	if r.detail != nil {
 		if with, err := s.WithDetails(r.detail); err == nil { // else the text has to do
 			s = with
 		}
 	}
-	return s.Err()
+	return s
 }
 
 // Error is the whole reason.
@@ -142,7 +142,7 @@ const (
 	publicCertificate = "the client certificate is not accepted: it may be expired, revoked, replaced or of " +
 		"another mesh; join again with a new line of \"ashorectl join-token create\" " +
 		"(if it was revoked, it has to be restored first)"
-	publicJWT = "the token is not accepted: it may be expired, or of an issuer or audience that is not " +
+	publicJWT = "the token is not accepted: it may be expired, revoked, or of an issuer or audience that is not " +
 		"trusted here"
 	publicReview = "the cluster that issued the token cannot review it now; try again"
 	publicBehind = "this control plane is out of touch with the store that it shares: try again, or ask another one"

@@ -119,7 +119,8 @@ const unknownKey = "jwt key unknown"
 // parseJWT reads a token, and what it claims. Nothing is verified. Errors: *Refusal.
 func parseJWT(bearer, how string) (token *jwt.JSONWebToken, claims jwt.Claims, err error) {
 	if len(bearer) > maxJWT {
-		return nil, claims, refusal(how, "jwt too large", "the token has %d bytes, at most %d are read", len(bearer), maxJWT)
+		return nil, claims, refusal(how, "jwt too large", "the token has %d bytes, at most %d are read",
+			len(bearer), maxJWT)
 	}
 	token, err = jwt.ParseSigned(bearer, jwks.Algorithms())
 	if err == nil {
@@ -188,7 +189,8 @@ func (a *JWTAttestor) verify(issuer Issuer, token *jwt.JSONWebToken, now time.Ti
 		if err := token.Claims(key, &std); err != nil {
 			continue
 		}
-		err := std.ValidateWithLeeway(jwt.Expected{Issuer: issuer.Name, AnyAudience: issuer.Audiences, Time: now}, leeway)
+		want := jwt.Expected{Issuer: issuer.Name, AnyAudience: issuer.Audiences, Time: now}
+		err := std.ValidateWithLeeway(want, leeway)
 		if std.Expiry == nil {
 			err = errors.New("it never expires: it has no claim exp")
 		}
@@ -197,7 +199,8 @@ func (a *JWTAttestor) verify(issuer Issuer, token *jwt.JSONWebToken, now time.Ti
 		}
 		return nil
 	}
-	return refusal(byJWT, "jwt signature", "no key of issuer %s made the token's signature (key ID %.80q, algorithm %s)",
+	return refusal(byJWT, "jwt signature",
+		"no key of issuer %s made the token's signature (key ID %.80q, algorithm %s)",
 		issuer.Name, header.KeyID, header.Algorithm)
 }
 

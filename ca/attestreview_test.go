@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -19,7 +20,9 @@ func (r reviewer) Review(_ context.Context, cluster, token string) (namespace, a
 	switch {
 	case cluster == "away":
 		return "", "", nil, errors.New("cluster away: connection refused")
-	case cluster != "east" || token != r.good:
+	case cluster != "east":
+		return "", "", &UnknownClusterError{cluster, []string{"east", "away"}}, nil
+	case token != r.good:
 		return "", "", errors.New("it does not accept the token"), nil
 	}
 	return "shop", "web", nil, nil
@@ -37,7 +40,10 @@ func TestReview(t *testing.T) {
 	l.server.config.Reviewer = reviewer{token}
 	l.server.config.JWT = l.newJWT(Issuer{Name: "https://idp", Keys: p.file})
 	l.serve()
-	old := l.certificate(l.signer, "spiffe://cluster.local/ns/shop/sa/web", noon.Add(-900*60*1e9*60), noon.Add(-100*60*1e9*60), nil)
+	old := l.certificate(l.signer, "spiffe://cluster.local/ns/shop/sa/web", noon.Add(-900*time.Hour),
+		noon.Add(-100*time.Hour), nil)
+	large := strings.Repeat("a", maxJWT+1)
+	const unproven = codes.Unauthenticated
 	for name, tc := range map[string]struct {
 		client client
 		want   string // the service account, or
@@ -45,15 +51,20 @@ func TestReview(t *testing.T) {
 		public string
 		cause  string
 	}{
-		"accepted":                      {client{token: token, cluster: "east"}, "web", 0, "", ""},
-		"with an old certificate":       {client{token: token, cluster: "east", cert: old}, "web", 0, "", ""},
-		"of an issuer":                  {client{token: ofIssuer, cluster: "away"}, "api", 0, "", ""},
-		"refused":                       {client{token: other, cluster: "east"}, "", codes.Unauthenticated, publicJWT, "review"},
-		"unknown cluster":               {client{token: token, cluster: "west"}, "", codes.Unauthenticated, publicJWT, "review"},
-		"no JWT":                        {client{token: "hello", cluster: "east"}, "", codes.Unauthenticated, publicJWT, "jwt malformed"},
-		"large":                         {client{token: strings.Repeat("a", maxJWT+1), cluster: "east"}, "", codes.Unauthenticated, publicJWT, "jwt too large"},
-		"away":                          {client{token: token, cluster: "away"}, "", codes.Unavailable, publicReview, "no review"},
-		"away, with an old certificate": {client{token: token, cluster: "away", cert: old}, "", codes.Unavailable, publicReview, "no review"},
+		"accepted":                {client{token: token, cluster: "east"}, "web", 0, "", ""},
+		"with an old certificate": {client{token: token, cluster: "east", cert: old}, "web", 0, "", ""},
+		"of an issuer":            {client{token: ofIssuer, cluster: "away"}, "api", 0, "", ""},
+		"refused":                 {client{token: other, cluster: "east"}, "", unproven, publicJWT, "review"},
+		"unknown cluster": {client{token: token, cluster: "west"}, "", unproven, `the caller names the cluster ` +
+			`"west", whose tokens are not accepted; want one of east, away; set workload.cluster of ashore-agent, or ` +
+			"ISTIO_META_CLUSTER_ID of Istio's agent", "review"},
+		"no cluster": {client{token: token}, "", unproven, "the caller does not name its cluster (header " +
+			"clusterid), and there are several: east, away; set workload.cluster of ashore-agent", "review"},
+		"no JWT": {client{token: "hello", cluster: "east"}, "", unproven, publicJWT, "jwt malformed"},
+		"large":  {client{token: large, cluster: "east"}, "", unproven, publicJWT, "jwt too large"},
+		"away":   {client{token: token, cluster: "away"}, "", codes.Unavailable, publicReview, "no review"},
+		"away, with an old certificate": {client{token: token, cluster: "away", cert: old}, "", codes.Unavailable,
+			publicReview, "no review"},
 	} {
 		cert, _, err := l.ask(tc.client)
 		if tc.want != "" {

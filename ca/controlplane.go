@@ -48,7 +48,8 @@ func newServerNames(names []string) (serverNames, error) {
 			s.ips = append(s.ips, ip)
 		case ip != nil || slices.Contains(s.dns, n):
 		case !dnsname.Valid(n):
-			return s, fmt.Errorf("%q cannot be a name of the control plane: want a DNS name or an IP address, without a port", n)
+			return s, fmt.Errorf("%q cannot be a name of the control plane: want a DNS name or an IP address, "+
+				"without a port", n)
 		default:
 			s.dns = append(s.dns, n)
 		}

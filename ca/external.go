@@ -85,7 +85,8 @@ func identityNames(id spiffe.ID) []byte {
 // checkNames refuses a request for anything but an identity: a signer may sign whatever is in it. An
 // empty organization, as of Istio's agents, is no name. Errors: *Refusal.
 func (r *Request) checkNames(id spiffe.ID) error {
-	subject := slices.ContainsFunc(r.csr.Subject.Names, func(n pkix.AttributeTypeAndValue) bool { return n.Value != "" })
+	named := func(n pkix.AttributeTypeAndValue) bool { return n.Value != "" }
+	subject := slices.ContainsFunc(r.csr.Subject.Names, named)
 	if e := r.csr.Extensions; !subject && len(e) == 1 && isNames(e[0]) && bytes.Equal(e[0].Value, identityNames(id)) {
 		return nil
 	}

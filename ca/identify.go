@@ -5,16 +5,13 @@ import (
 	"errors"
 	"time"
 
-	"google.golang.org/grpc/codes"
-
-	"github.com/ashore-mesh/ashore/internal/connlimit"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
 // Identify returns the identity that the bearer token of a call to another service proves, and when
 // the token expires. It accepts the tokens of issuers and clusters, and no join tokens. Its calls
-// count toward the limits of CreateCertificate. Errors: why the token is refused, or cannot be
-// checked now.
+// count toward the limits of CreateCertificate. Errors: *Refusal, with the answer of
+// CreateCertificate, or there is no such token.
 func (s *Server) Identify(ctx context.Context) (id spiffe.ID, expires time.Time, err error) {
 	c := s.callOf(ctx)
 	attest := s.attestorOf(c)
@@ -23,14 +20,13 @@ func (s *Server) Identify(ctx context.Context) (id spiffe.ID, expires time.Time,
 	}
 	p, err := s.admit(ctx, c, attest)
 	if err != nil {
-		if refusalOf(err).Code == codes.Unauthenticated {
-			s.refusedByAddress.Allow(connlimit.Network(c.From).String(), c.Now)
-		}
-		return id, expires, err
+		r := refusalOf(err)
+		s.countRefusal(c, r)
+		return id, expires, r
 	}
 	_, claims, err := parseJWT(c.Bearer, p.How) // it is verified
 	if err == nil && claims.Expiry == nil {
-		err = errors.New("the token never expires: it has no claim exp")
+		err = refusal(p.How, "jwt claims", "the token never expires: it has no claim exp")
 	}
 	if err != nil {
 		return id, expires, err

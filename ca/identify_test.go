@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 )
 
 // Calls to other services prove an identity with the tokens of issuers and clusters, until these
@@ -20,19 +22,21 @@ func TestIdentify(t *testing.T) {
 	l.server.config.JWT = l.newJWT(Issuer{Name: "https://idp", Keys: p.file})
 	for name, tc := range map[string]struct {
 		token, cluster, want string
+		code                 codes.Code // of the error
 	}{
-		"of a cluster":  {token, "east", "spiffe://cluster.local/ns/shop/sa/web"},
-		"of an issuer":  {p.sign("a", good(nil)), "", "spiffe://cluster.local/ns/shop/sa/web"},
-		"refused":       {token, "west", ""},
-		"of a join":     {tokenPrefix + "abc", "", ""},
-		"without token": {"", "", ""},
+		"of a cluster":    {token, "east", "spiffe://cluster.local/ns/shop/sa/web", codes.OK},
+		"of an issuer":    {p.sign("a", good(nil)), "", "spiffe://cluster.local/ns/shop/sa/web", codes.OK},
+		"unknown cluster": {token, "west", "", codes.Unauthenticated},
+		"cluster away":    {token, "away", "", codes.Unavailable},
+		"of a join":       {tokenPrefix + "abc", "", "", codes.Unknown},
+		"without token":   {"", "", "", codes.Unknown},
 	} {
 		ctx := peer.NewContext(context.Background(), &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1}})
 		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("authorization", "Bearer "+tc.token, clusterHeader, tc.cluster))
 		id, expires, err := l.server.Identify(ctx)
 		if tc.want == "" {
-			if err == nil {
-				t.Errorf("%s: got %v, want an error", name, id)
+			if status.Code(err) != tc.code {
+				t.Errorf("%s: got %v, error %v, want %s", name, id, err, tc.code)
 			}
 			continue
 		}

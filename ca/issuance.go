@@ -98,12 +98,13 @@ func (l *Ledger) spend(ctx context.Context, c *issuance, w Workload) ([]record.W
 	key, used := c.ask.KeyHash, t.Key != ""
 	switch {
 	case used && (t.Key != key || t.Workload != c.workload):
-		return nil, refusal(byToken, "token used", "join token %s was used by %s at %s from %s, and comes for %s with key %s",
+		return nil, refusal(byToken, "token used",
+			"join token %s was used by %s at %s from %s, and comes for %s with key %s",
 			t.ID, t.Workload, t.Used.Format(time.RFC3339), t.From, c.workload, key)
 	case w.Group != "" && w.Group != t.Group && !w.holds(c.proof.shown) && l.canRenew(w, c.now):
 		return nil, &Refusal{Code: codes.PermissionDenied, Reason: "name of another group",
-			Public: "a workload of this name has joined another group: choose another name, or join on the machine that " +
-				"still has the identity of that workload",
+			Public: "a workload of this name has joined another group: choose another name, or join on the machine " +
+				"that still has the identity of that workload",
 			Err: fmt.Errorf("workload %s joined group %q, and a token of group %q comes for it",
 				c.workload, w.Group, t.Group)}
 	case used && w.Key != "" && !w.holds(key):

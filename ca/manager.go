@@ -210,7 +210,8 @@ func (m *Manager) publish(now time.Time) error {
 // serverDue reports whether the control plane's certificate has to be replaced.
 func (m *Manager) serverDue(leaf *x509.Certificate, s *Signer, now time.Time) bool {
 	if now.Before(leaf.NotBefore) {
-		m.config.Log.Warn("the clock was set back: the control plane's certificate is replaced", "begins", leaf.NotBefore)
+		m.config.Log.Warn("the clock was set back: the control plane's certificate is replaced",
+			"begins", leaf.NotBefore)
 		return true
 	}
 	return due(leaf, earlier(now.Add(serverLife), s.Cert.NotAfter), now)

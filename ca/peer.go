@@ -132,12 +132,16 @@ func (v *PeerVerifier) checkValidity(p Peer, now time.Time) error {
 }
 
 // Revoked returns why an identity, or the certificate with a fingerprint, is revoked, as far as this
-// replica knows. Errors: *Refusal.
+// replica knows. Without a fingerprint, a token proved the identity. Errors: *Refusal.
 func (v *PeerVerifier) Revoked(id spiffe.ID, fingerprint string) error {
-	if err := v.ledger.Revocations().refuse(id.String(), fingerprint); err != nil {
-		return refusal(byCertificate, reasonRevoked, "%w", err)
+	err := v.ledger.Revocations().refuse(id.String(), fingerprint)
+	switch {
+	case err == nil:
+		return nil
+	case fingerprint == "":
+		return refusal(byJWT, reasonRevoked, "%w", err)
 	}
-	return nil
+	return refusal(byCertificate, reasonRevoked, "%w", err)
 }
 
 // attest authenticates a caller by its current certificate, for renewal: chain, validity and

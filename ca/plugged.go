@@ -84,7 +84,8 @@ func (p *plugged) use(signer *Signer, bundle *Bundle) {
 func (p *plugged) rotate(context.Context, RotateRequest, time.Time) error {
 	return fmt.Errorf("%w: the authority is plugged in: put a set into %s whose %s holds the old root and the new "+
 		"one, wait until every workload has both, "+
-		"then one that signs below the new root, and remove the old root when \"ca show\" names nobody who depends on it",
+		"then one that signs below the new root, and remove the old root when \"ca show\" names nobody who depends "+
+		"on it",
 		ErrRotate, p.config.Plugged, pluggedRoots)
 }
 
@@ -101,7 +102,7 @@ func expiring(certs []*x509.Certificate, place string, now time.Time) []string {
 	var out []string
 	for _, c := range certs {
 		if c.NotAfter.Sub(now) < soon {
-			out = append(out, fmt.Sprintf("%s in %s expires at %s: replace it before, or remove it after a change of the "+
+			out = append(out, fmt.Sprintf("%s in %s expires at %s: replace it before, or remove it after a change of "+
 				"root", title(c), place, c.NotAfter.UTC().Format(time.RFC3339)))
 		}
 	}

@@ -19,7 +19,8 @@ func (t recordTable[T]) key(name string) record.Key { return record.Key{Table: t
 
 func (t recordTable[T]) decode(r record.Record) (x T, err error) {
 	if err := json.Unmarshal(r.Value, &x); err != nil {
-		return *new(T), fmt.Errorf("%s %s: its record cannot be read: %w: restore the store from a backup", t.name, r.Name, err)
+		return *new(T), fmt.Errorf("%s %s: its record cannot be read: %w: restore the store from a backup",
+			t.name, r.Name, err)
 	}
 	return x, nil
 }

@@ -62,7 +62,8 @@ func (m *Manager) CreateReplicaToken(ttl time.Duration, by string) (text string,
 	}
 	pair, err := m.activeKey()
 	if err != nil {
-		return "", expires, fmt.Errorf("%w here: make it on the replica that has the root's key: %w", ErrReplicaToken, err)
+		return "", expires, fmt.Errorf("%w here: make it on the replica that has the root's key: %w",
+			ErrReplicaToken, err)
 	}
 	expires = m.config.Now().Add(ttl).UTC().Truncate(time.Second)
 	text, id := newReplicaToken(RootID(pair.cert), m.config.Address)
@@ -103,8 +104,8 @@ func (m *Manager) attestReplica(_ context.Context, c Call) (*Proof, error) {
 	t, _ := found.(issuedToken)
 	switch {
 	case !ok:
-		return nil, refuseReplica(codes.Unauthenticated, "token unknown", "this control plane does not know the replica "+
-			"token: it was used, is mistyped, or ashored has restarted since it was made; make a new one")
+		return nil, refuseReplica(codes.Unauthenticated, "token unknown", "this control plane does not know the "+
+			"replica token: it was used, is mistyped, or ashored has restarted since it was made; make a new one")
 	case !c.Now.Before(t.expires):
 		return nil, refuseReplica(codes.Unauthenticated, "token expired", "the replica token expired at %s",
 			t.expires.Format(time.RFC3339))
@@ -120,8 +121,8 @@ func (m *Manager) answerReplica(_ context.Context, c Call, p *Proof, raw []byte)
 	}
 	pair, err := m.activeKey()
 	if err != nil {
-		return nil, refuseReplica(codes.FailedPrecondition, "no root key", "this replica does not have the root's key: %w",
-			err)
+		return nil, refuseReplica(codes.FailedPrecondition, "no root key",
+			"this replica does not have the root's key: %w", err)
 	}
 	cert, err := pair.intermediate(m.config.TrustDomain, ask.Key, c.Now)
 	if err != nil {

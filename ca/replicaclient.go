@@ -46,8 +46,8 @@ func (s *selfSigned) fetch(ctx context.Context, root *x509.Certificate, now time
 		case !cert.IsCA || !sameKey(cert.PublicKey, key.Public()):
 			err = errors.New("it answered with another certificate")
 		case !p.under(root, now):
-			err = fmt.Errorf("its intermediate is valid from %s to %s, and this machine's clock says %s: set the clock "+
-				"that is wrong",
+			err = fmt.Errorf("its intermediate is valid from %s to %s, and this machine's clock says %s: set the "+
+				"clock that is wrong",
 				cert.NotBefore.Format(time.RFC3339), cert.NotAfter.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 		default:
 			return p, nil
@@ -74,12 +74,13 @@ func (s *selfSigned) replicaCall(root *x509.Certificate, now time.Time) (c repli
 	var named, address string
 	c.token, named, address, err = s.replicaToken()
 	if id := RootID(root); err == nil && named != id {
-		err = fmt.Errorf("the store says that root %s signs, and the token names root %s: it is of another mesh, or older "+
-			"than a rotation", id, named)
+		err = fmt.Errorf("the store says that root %s signs, and the token names root %s: it is of another mesh, or "+
+			"older than a rotation", id, named)
 	}
 	if err != nil {
-		return c, nil, fmt.Errorf("this mesh has a root, whose key is with another replica, and this one has no valid token: "+
-			"put what \"ashorectl ca replica-token\" prints there into %s, mode 0600, or restore %s from a backup: %w",
+		return c, nil, fmt.Errorf("this mesh has a root, whose key is with another replica, and this one has no valid "+
+			"token: put what \"ashorectl ca replica-token\" prints there into %s, mode 0600, or restore %s from a "+
+			"backup: %w",
 			s.dir.at(replicaTokenFile), rootFile, err)
 	}
 	c.tls = controlPlaneTLS(NewBundle(root), s.config.TrustDomain, now)

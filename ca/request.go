@@ -59,8 +59,8 @@ func parseAsk(raw []byte) (*ask, error) {
 	fields := r.GetMetadata().GetFields()
 	for _, key := range []string{"CertSigner", "ImpersonatedIdentity"} {
 		if fields[key].GetStringValue() != "" {
-			return nil, fmt.Errorf("%w: the metadata %s is not supported: a certificate is for who asks, signed by the "+
-				"mesh's own authority", ErrRequest, key)
+			return nil, fmt.Errorf("%w: the metadata %s is not supported: a certificate is for who asks, signed by "+
+				"the mesh's own authority", ErrRequest, key)
 		}
 	}
 	request, err := ParseRequest([]byte(r.GetCsr()))

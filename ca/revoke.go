@@ -85,7 +85,8 @@ func (l *Ledger) tryChange(ctx context.Context, r RevokeRequest, revoke bool) er
 		}
 	}
 	err = l.writeRevocation(ctx, x, version, guard)
-	failed := err != nil && ctx.Err() == nil && !errors.Is(err, record.ErrConflict) && !errors.Is(err, record.ErrTooLarge)
+	failed := err != nil && ctx.Err() == nil &&
+		!errors.Is(err, record.ErrConflict) && !errors.Is(err, record.ErrTooLarge)
 	if revoke && failed {
 		x.Pending = true
 		l.remember(x)

@@ -95,8 +95,9 @@ func (s *selfSigned) first(ctx context.Context, now time.Time) error {
 			"from a backup, or move the whole state folder aside to begin anew: every workload has to join again then",
 			s.dir.at(nextRootFile), intermediateFile, rootFile)
 	case s.config.Existing:
-		return fmt.Errorf("there is no root certificate in %s: create one with \"ashored init\"; if this mesh has a root, "+
-			"correct the settings ca.plugged and store, because every workload would have to join again", s.config.Dir)
+		return fmt.Errorf("there is no root certificate in %s: create one with \"ashored init\"; if this mesh has a "+
+			"root, correct the settings ca.plugged and store, because every workload would have to join again",
+			s.config.Dir)
 	default:
 		if root, err = s.makeRoot(now); err == nil {
 			err = s.dir.writePair(rootFile, root)

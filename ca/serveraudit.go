@@ -20,20 +20,25 @@ func (s *Server) refuse(c Call, p *Proof, err error) error {
 	s.metrics.refused.WithLabelValues(r.Reason).Inc()
 	// Only counted, so that a flood of calls does not fill the audit log.
 	if r.Code == codes.ResourceExhausted && p == nil {
-		return r.status()
+		return r.GRPCStatus().Err()
 	}
-	switch {
-	case r.Code == codes.Unauthenticated, r.Code == codes.PermissionDenied, r.Code == codes.FailedPrecondition,
-		r.Reason == unknownKey:
-		s.refusedByAddress.Allow(connlimit.Network(c.From).String(), c.Now)
-	}
+	s.countRefusal(c, r)
 	if ok, unwritten := s.writes(c, p); ok {
 		if r.Reason == noSigner || r.Reason == noStorage {
 			s.config.Log.Error("no certificate can be issued", "reason", r.Reason, "error", err)
 		}
 		s.audit(c, p, refusalEvent(c, p, r, unwritten))
 	}
-	return r.status()
+	return r.GRPCStatus().Err()
+}
+
+// countRefusal counts a refusal that is the caller's fault against its address.
+func (s *Server) countRefusal(c Call, r *Refusal) {
+	switch {
+	case r.Code == codes.Unauthenticated, r.Code == codes.PermissionDenied, r.Code == codes.FailedPrecondition,
+		r.Reason == unknownKey:
+		s.refusedByAddress.Allow(connlimit.Network(c.From).String(), c.Now)
+	}
 }
 
 // The reasons of refusals that are the control plane's own fault.
@@ -53,8 +58,8 @@ func refusalOf(err error) *Refusal {
 		return &Refusal{Code: codes.Unavailable, Public: "the authority cannot sign now; try again", Reason: noSigner,
 			Err: err}
 	}
-	return &Refusal{Code: codes.Unavailable, Public: "the control plane cannot decide now; try again", Reason: noStorage,
-		Err: err}
+	return &Refusal{Code: codes.Unavailable, Public: "the control plane cannot decide now; try again",
+		Reason: noStorage, Err: err}
 }
 
 // writes reports whether one more refusal is written to the audit log, and how many were not before

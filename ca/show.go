@@ -37,7 +37,8 @@ func (m *Manager) show(ctx context.Context) (admin.Authority, error) {
 	}
 	s.Server.Subject, s.Server.Renew = ControlPlaneID(m.config.TrustDomain).String(), half(v.server.Leaf)
 	for _, r := range v.bundle.Roots {
-		root := admin.Certificate{Subject: r.Subject.CommonName, Root: RootID(r), State: "trusted", NotAfter: r.NotAfter}
+		root := admin.Certificate{Subject: r.Subject.CommonName, Root: RootID(r), State: "trusted",
+			NotAfter: r.NotAfter}
 		if r.Equal(v.signer.Root) {
 			root.State = "signs"
 		}
@@ -117,8 +118,8 @@ func untrusted(all []Dependent, trusted *Bundle, now time.Time) []string {
 	if len(names) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d workloads, such as %s, have certificates below a root that is not trusted any more. "+
-		"They renew as soon as they connect; one that does not trust the root that signs has to join again, or needs "+
-		"a plugged-in authority below the root that it trusts, with both roots in %s",
+	return []string{fmt.Sprintf("%d workloads, such as %s, have certificates below a root that is not trusted any "+
+		"more. They renew as soon as they connect; one that does not trust the root that signs has to join again, or "+
+		"needs a plugged-in authority below the root that it trusts, with both roots in %s",
 		len(names), names[0], pluggedRoots)}
 }

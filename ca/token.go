@@ -180,9 +180,11 @@ func (l *Ledger) checkToken(ctx context.Context, text string, now time.Time) (t 
 		return t, "", err
 	case version == "" && behind != nil:
 		return t, "", &Refusal{Code: codes.Unavailable, Public: publicBehind, Reason: "out of touch",
-			Err: fmt.Errorf("this replica does not know join token %s, and is out of touch with the store: %w", id, behind)}
+			Err: fmt.Errorf("this replica does not know join token %s, and is out of touch with the store: %w",
+				id, behind)}
 	case version == "":
-		return t, "", refusal(byToken, "token unknown", "there is no join token %s: it was revoked, or it expired long ago", id)
+		return t, "", refusal(byToken, "token unknown",
+			"there is no join token %s: it was revoked, or it expired long ago", id)
 	case subtle.ConstantTimeCompare([]byte(hash), []byte(t.Hash)) != 1:
 		return t, "", refusal(byToken, "token tampered",
 			"join token %s has another secret: it is mistyped, or somebody guesses", id)

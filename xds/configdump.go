@@ -87,7 +87,8 @@ func PublicSecret(body *anypb.Any) (*anypb.Any, error) {
 			CertificateChain: c.CertificateChain, PrivateKey: hidden}}
 	}
 	if ca := s.GetValidationContext().GetTrustedCa(); ca != nil {
-		out.Type = &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: ca}}
+		out.Type = &tlsv3.Secret_ValidationContext{
+			ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: ca}}
 	}
 	return anypb.New(out)
 }

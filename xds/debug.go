@@ -83,7 +83,8 @@ func (st *stream) sendAnswer(typeURL string, answer []*discoveryv3.Resource) err
 	var m proto.Message = &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURL, Nonce: nonce, Resources: answer,
 		ControlPlane: plane}
 	if st.sotw {
-		states := &discoveryv3.DiscoveryResponse{TypeUrl: typeURL, Nonce: nonce, VersionInfo: nonce, ControlPlane: plane}
+		states := &discoveryv3.DiscoveryResponse{TypeUrl: typeURL, Nonce: nonce, VersionInfo: nonce,
+			ControlPlane: plane}
 		for _, r := range answer {
 			states.Resources = append(states.Resources, r.Resource)
 		}

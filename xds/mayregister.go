@@ -80,7 +80,8 @@ func (st *stream) joined(ctx context.Context) error {
 		return status.Error(codes.Unavailable, "the workload could not be looked up: try another replica")
 	case group != "" && ask.group != "" && group != st.proxy.Namespace+"/"+ask.group:
 		return status.Errorf(codes.PermissionDenied,
-			"the workload joined WorkloadGroup %s and cannot register as one of %s/%s", group, st.proxy.Namespace, ask.group)
+			"the workload joined WorkloadGroup %s and cannot register as one of %s/%s",
+			group, st.proxy.Namespace, ask.group)
 	}
 	return nil
 }
@@ -117,14 +118,14 @@ func (st *stream) mayBegin(target *config.Object, r *registry.Registration) erro
 			n++
 		}
 		if conflict == nil && other.Addresses[0] == c.address && other.Group != "" && other.Identity != "" {
-			group := current.Object(config.Key{Kind: config.WorkloadGroup, Namespace: other.Namespace, Name: other.Group})
-			conflict = c.conflict(registeredClaim(other, group))
+			group := config.Key{Kind: config.WorkloadGroup, Namespace: other.Namespace, Name: other.Group}
+			conflict = c.conflict(registeredClaim(other, current.Object(group)))
 		}
 	}
 	if n >= maxRegistrations {
 		return status.Errorf(codes.ResourceExhausted,
-			"workload %s cannot register %s: it has %d registrations already, "+
-				"and more are not allowed; stop agents that use its identity (ashorectl get workloadentries shows their addresses)",
+			"workload %s cannot register %s: it has %d registrations already, and more are not allowed; "+
+				"stop agents that use its identity (ashorectl get workloadentries shows their addresses)",
 			r.Workload, r.Addresses[0], n)
 	}
 	return conflict

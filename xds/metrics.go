@@ -40,7 +40,8 @@ func newMetrics(s *Server) *metrics {
 	return &metrics{
 		pushes: counters("pilot_xds_pushes", "Responses sent, by type.", "type", types...),
 		size: auto.NewHistogramVec(prometheus.HistogramOpts{Name: "pilot_xds_config_size_bytes",
-			Buckets: []float64{1e3, 1e4, 1e5, 1e6, 4e6, 1e7, 4e7}, Help: "Size of responses, by type."}, []string{"type"}),
+			Buckets: []float64{1e3, 1e4, 1e5, 1e6, 4e6, 1e7, 4e7},
+			Help:    "Size of responses, by type."}, []string{"type"}),
 		convergence: auto.NewHistogram(prometheus.HistogramOpts{Name: "pilot_proxy_convergence_time",
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 3, 5, 10, 20, 30},
 			Help:    "Seconds from a change to its acknowledgement by a proxy."}),

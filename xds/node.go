@@ -81,7 +81,8 @@ func (ns *nodes) read(raw []byte) (*proxy, error) {
 	p := &proxy{ID: n.Id, Agent: excerpt.Of(meta.text("ASHORE_VERSION"), maxVersion)}
 	if n.UserAgentName == "envoy" {
 		p.Envoy = excerpt.Of(buildVersion(n), maxVersion)
-		if v := n.GetUserAgentBuildVersion().GetVersion(); v != nil && v.MajorNumber == 1 && v.MinorNumber < oldestEnvoy {
+		v := n.GetUserAgentBuildVersion().GetVersion()
+		if v != nil && v.MajorNumber == 1 && v.MinorNumber < oldestEnvoy {
 			return nil, fmt.Errorf("version %s of Envoy is not supported: use 1.%d or newer", p.Envoy, oldestEnvoy)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/ashore-mesh/ashore/internal/connlimit"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
@@ -46,9 +47,22 @@ var (
 	errNoVerifier    = errors.New("this server verifies no certificates")
 )
 
+// publicError is what a client may know of why it is not accepted: the status in err. The log has the
+// rest.
+func publicError(err error) error {
+	if s, ok := errors.AsType[interface {
+		error
+		GRPCStatus() *status.Status
+	}](err); ok {
+		return s.GRPCStatus().Err()
+	}
+	return errUnauthenticated
+}
+
 // errUnauthenticated has no details for the client; the log has them.
 var errUnauthenticated = status.Error(codes.Unauthenticated,
-	"authentication required: the client certificate, or the token, is missing, out of date, revoked or not of this mesh")
+	"authentication required: the client certificate, or the token, is missing, out of date, revoked or not of this "+
+		"mesh")
 
 // identify returns the peer of a connection. A connection without TLS has the zero Peer and no error:
 // the operator who opens such a listener allows it. Errors: the certificate is not accepted.
@@ -104,12 +118,14 @@ func (st *stream) logLine(level hclog.Level, message string, facts ...any) {
 	st.server.peerLog.Log(level, st.logKey(), message, facts...)
 }
 
-// logKey is the key by which log lines are limited. A node ID counts only without a certificate:
-// with one, a peer may name any node of its namespace.
+// logKey is the key by which log lines are limited. A node ID counts only without an identity: with
+// one, a peer may name any node of its namespace, and await logs while run sets the proxy.
 func (st *stream) logKey() string {
 	switch {
 	case st.who.Fingerprint != "":
 		return cmp.Or(st.who.Workload, st.who.Fingerprint)
+	case st.who.Identity != (spiffe.ID{}):
+		return QuotaKey(st.who.Identity, "", connlimit.Source(st.peer))
 	case st.proxy != nil:
 		return st.proxy.ID
 	}
@@ -150,7 +166,8 @@ func authorize(n *push.Node, who Peer) error {
 	}
 	if n.Namespace != id.Namespace || n.ServiceAccount != "" && n.ServiceAccount != id.ServiceAccount {
 		return status.Errorf(codes.PermissionDenied,
-			"the node says namespace %q and service account %q, its certificate or token is of %s", n.Namespace, n.ServiceAccount, id)
+			"the node says namespace %q and service account %q, its certificate or token is of %s",
+			n.Namespace, n.ServiceAccount, id)
 	}
 	n.ServiceAccount, n.Identity = shared(id.ServiceAccount), true
 	return nil

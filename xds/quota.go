@@ -54,7 +54,8 @@ func (q *quota) hold(bytes int) error {
 	if bytes > 0 && q.used+bytes > q.most {
 		q.refused.Inc()
 		return status.Errorf(codes.ResourceExhausted,
-			"the requests and subscriptions of this workload take more than %d KiB on all of its streams: subscribe to fewer names", q.most>>10)
+			"the requests and subscriptions of this workload take more than %d KiB on all of its streams: "+
+				"subscribe to fewer names", q.most>>10)
 	}
 	q.used += bytes
 	q.held += bytes

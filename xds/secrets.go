@@ -33,7 +33,8 @@ func (st *stream) admitSecrets(ctx context.Context, p *proxy) {
 		p.ReadsSecrets = may
 		return
 	}
-	st.logLine(hclog.Warn, "it is not known whether the gateway may have Secrets of the cluster; it gets none until it is",
+	st.logLine(hclog.Warn,
+		"it is not known whether the gateway may have Secrets of the cluster; it gets none until it is",
 		"proxy", p.ID, "identity", id, "error", err)
 	answer := make(chan bool, 1)
 	st.secretAccess = answer

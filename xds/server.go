@@ -78,7 +78,8 @@ type Config struct {
 	// no identity.
 	Verify func(chain []*x509.Certificate, now time.Time) (spiffe.ID, error)
 	// Token returns the identity that the bearer token of a call proves, and when the token expires. It
-	// is called for peers without a client certificate. Nil: every peer needs a certificate.
+	// is called for peers without a client certificate. The client gets the gRPC status in its error, or
+	// else Unauthenticated. Nil: every peer needs a certificate.
 	Token func(context.Context) (spiffe.ID, time.Time, error)
 	// Workload returns the workload, "namespace/name", of a verified certificate; empty if the
 	// certificate names none. Nil: none does.

@@ -159,7 +159,8 @@ func (st *stream) status() ProxyStatus {
 		Envoy: st.proxy.Envoy, Peer: st.peer, Who: st.who, Bundle: st.bundle, Connected: st.since, Delta: !st.sotw}
 	for _, t := range st.order.All() {
 		typeURL := t.Kind().TypeURL
-		one := TypeStatus{TypeURL: typeURL, Objects: st.server.knows(typeURL), Resources: t.To.Len(), Status: t.Status()}
+		one := TypeStatus{TypeURL: typeURL, Objects: st.server.knows(typeURL), Resources: t.To.Len(),
+			Status: t.Status()}
 		// Istio's client takes a MeshConfig without acknowledging it.
 		// Source: Istio, pkg/adsc/adsc.go, handleRecv.
 		if typeURL == meshConfigType && one.Pending > 0 {

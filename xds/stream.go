@@ -75,7 +75,7 @@ func (s *Server) serve(g grpc.ServerStream, sotw bool) error {
 		s.metrics.refused.WithLabelValues("not authenticated").Inc()
 		s.peerLog.Log(hclog.Warn, hostOf(from).String(), "stream refused: its peer is not authenticated", "peer", from,
 			"error", err)
-		return errUnauthenticated
+		return publicError(err)
 	}
 	q, err := s.quotaOf(who, from)
 	if err != nil {
@@ -117,7 +117,8 @@ func (st *stream) await(done <-chan error) error {
 		s.metrics.refused.WithLabelValues("certificate expired").Inc()
 		st.logLine(hclog.Warn, "stream ended: the proxy's certificate or token has expired", "peer", st.peer,
 			"identity", who.Identity, "serial", who.Serial, "expired", who.Expires)
-		return status.Error(codes.Unauthenticated, "the client certificate or token has expired: connect with a newer one")
+		return status.Error(codes.Unauthenticated,
+			"the client certificate or token has expired: connect with a newer one")
 	case why := <-st.cut:
 		s.metrics.refused.WithLabelValues("not authenticated any more").Inc()
 		if st.reads.Load() {

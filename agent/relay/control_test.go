@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -315,6 +317,20 @@ func TestRefused(t *testing.T) {
 			wants(t, "connected", func() string { return r.Status().Connected }, good.address)
 		})
 	}
+}
+
+// A port that does not speak gRPC is reported with the ports to use.
+func TestOtherProtocol(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(web.Close)
+	r := startRelay(t, testConfig(t, web.Listener.Addr().String()), "")
+	eventually(t, func() string {
+		if s := r.Status(); !strings.Contains(s.Problem, "it does not speak gRPC: give the port for TLS (15012)") {
+			return fmt.Sprintf("status %+v", s)
+		}
+		return ""
+	})
 }
 
 // The wait grows to a maximum when all addresses fail. Each relay has its own.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -174,6 +175,10 @@ func StreamError(address string, err error) error {
 		todo = "; see whether another program uses a copy of this workload's identity"
 	case codes.Unimplemented:
 		todo = "; this is not a control plane's xDS port"
+	case codes.Unavailable:
+		if strings.Contains(s.Message(), "server preface") {
+			todo = "; it does not speak gRPC: give the port for TLS (15012), or with --dev the plaintext one (15010)"
+		}
 	}
 	return &refusedError{fmt.Sprintf("control plane %s: %s: %s%s", address, s.Code(), s.Message(), todo), s}
 }

@@ -271,7 +271,7 @@ func TestJoinErrors(t *testing.T) {
 		code int
 		want string
 	}{
-		{"join", 2, "--group: \"\" is not a WorkloadGroup; want namespace/name"},
+		{"join", 2, "--group: not set; give the WorkloadGroup"},
 		{"join", 2, "--token-file: the token is empty; paste the whole command"},
 		{"join", 2, "--ca-hash: \"\" is not the hash"},
 		{"join --group shop/web --ca-hash " + hash + " --token-file " + token, 2, "--control-plane: not set; give host:port"},

@@ -33,7 +33,7 @@ func (t *tool) getCommand() *cobra.Command {
 		Short: "Show active objects and where each was defined; KIND may be services or endpoints",
 		Example: `  ashorectl get virtualservice
   ashorectl get vs web -n shop -o yaml
-  ashorectl get endpoints web.service.consul -o wide`,
+  ashorectl get endpoints web.shop -o wide`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if q.kind = args[0]; allNamespaces {

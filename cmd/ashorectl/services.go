@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,8 +18,7 @@ func (t *tool) getServices(cmd *cobra.Command, q getQuery, endpoints bool) error
 	if q.store {
 		return usage(cmd, errors.New("--store is for objects: the store has no services or endpoints"))
 	}
-	found, err := ask(t, cmd, admin.CallServices,
-		admin.ServiceQuery{Namespace: q.namespace, Host: q.name, Endpoints: endpoints})
+	found, err := t.findServices(cmd, admin.ServiceQuery{Namespace: q.namespace, Host: q.name, Endpoints: endpoints})
 	if err != nil {
 		return err
 	}
@@ -37,6 +37,26 @@ func (t *tool) getServices(cmd *cobra.Command, q getQuery, endpoints bool) error
 	}
 	return t.printItems(cmd, values(items), []string{"NAMESPACE", "HOST", "PORTS", "ADDRESS", "HEALTHY", "FROM"},
 		[]string{"RESOLUTION", "LOCATION", "EXPORTED TO", "READ FROM"}, items)
+}
+
+// findServices returns the services that q selects. If there is no such host, it returns those whose
+// hosts begin with it, up to a dot: "web.shop" finds web.shop.svc.cluster.local.
+func (t *tool) findServices(cmd *cobra.Command, q admin.ServiceQuery) ([]admin.Service, error) {
+	found, notFound := ask(t, cmd, admin.CallServices, q)
+	if !errors.Is(notFound, admin.ErrNotFound) {
+		return found, notFound
+	}
+	short := strings.ToLower(q.Host) + "."
+	q.Host = ""
+	found, err := ask(t, cmd, admin.CallServices, q)
+	if err != nil {
+		return nil, err
+	}
+	found = slices.DeleteFunc(found, func(s admin.Service) bool { return !strings.HasPrefix(s.Host, short) })
+	if len(found) == 0 {
+		return nil, notFound
+	}
+	return found, nil
 }
 
 func serviceItem(s admin.Service) item {

@@ -63,11 +63,15 @@ shop       web.service.consul  10.0.0.2  80,90       draining  -         -      
 shop       web.service.consul  10.0.0.1  80:8080,90  healthy   shop/web  eu/a      files  shop/vm-1  -        1       istio  app=web,v=1  ServiceEntry shop/web (/etc/a.yaml:3)
 shop       web.service.consul  10.0.0.2  80,90       draining  -         -         dc1    shop/-     -        5       -      -            Consul service web
 `,
-		"get services -n other":          "none\n",
-		"get endpoints -n other":         "none\n",
-		"get endpoints -n other -o json": "[]\n",
-		"get services -n other -o json":  "[]\n",
-		"get services -o name":           "service shop/db.service.consul\nservice shop/web.service.consul\n",
+		"get services web -o name":          "service shop/web.service.consul\n",
+		"get services Web.Service -o name":  "service shop/web.service.consul\n",
+		"get services shop/db -o name":      "service shop/db.service.consul\n",
+		"get endpoints web -n shop -o name": "endpoint web.service.consul 10.0.0.1\nendpoint web.service.consul 10.0.0.2\n",
+		"get services -n other":             "none\n",
+		"get endpoints -n other":            "none\n",
+		"get endpoints -n other -o json":    "[]\n",
+		"get services -n other -o json":     "[]\n",
+		"get services -o name":              "service shop/db.service.consul\nservice shop/web.service.consul\n",
 	} {
 		if code, out, errOut := result(t, append([]string{"--socket", socket},
 			strings.Fields(args)...)...); code != 0 || out != want {
@@ -82,6 +86,8 @@ shop       web.service.consul  10.0.0.2  80,90       draining  -         -      
 		"get services --store":       "--store is for objects",
 		"get services a/b -n c":      `namespace "a" in the name, and "c" in -n`,
 		"get services nobody.consul": `the mesh knows no service "nobody.consul"`,
+		"get services we":            `the mesh knows no service "we"`,
+		"get services other/web":     `the mesh knows no service "web"`,
 	} {
 		if code, _, errOut := result(t, append([]string{"--socket", socket}, strings.Fields(args)...)...); code == 0 ||
 			!strings.Contains(errOut, want) {

@@ -6,7 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/internal/connlimit"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
@@ -39,7 +41,7 @@ func (t limitedTLS) await(raw, conn net.Conn) net.Conn {
 }
 
 // identified makes the connection of a call one of the workload that a token of the call proves.
-// Errors: the workload has too many.
+// Errors: the status ResourceExhausted when the workload has too many.
 func (t limitedTLS) identified(ctx context.Context, id spiffe.ID) error {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -51,10 +53,13 @@ func (t limitedTLS) identified(ctx context.Context, id spiffe.ID) error {
 		return nil // it is closed
 	}
 	m, err := u.enter(func() (membership, error) { return t.enter(id, "", u.raw) })
-	if err == nil && m.budget != nil {
+	if err != nil {
+		return status.Error(codes.ResourceExhausted, err.Error())
+	}
+	if m.budget != nil {
 		u.conn.Move(m.budget)
 	}
-	return err
+	return nil
 }
 
 // enter calls f, unless the connection is one of a workload already. Then it returns none.

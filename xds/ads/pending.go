@@ -106,8 +106,8 @@ func mentions(message, name string) bool { return indexWord(message, name) >= 0 
 // part of names.
 func indexWord(message, word string) int {
 	inName := func(b byte) bool {
-		return b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || strings.IndexByte("_-|", b) >= 0 ||
-			b >= 0x80
+		return b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= 0x80 ||
+			strings.IndexByte("_-|", b) >= 0
 	}
 	for at := 0; word != ""; at++ {
 		i := strings.Index(message[at:], word)
@@ -116,7 +116,8 @@ func indexWord(message, word string) int {
 		}
 		at += i
 		end := at + len(word)
-		if (at == 0 || !inName(message[at-1])) && (end == len(message) || !inName(message[end]) || !inName(message[end-1])) {
+		begins := at == 0 || !inName(message[at-1])
+		if begins && (end == len(message) || !inName(message[end]) || !inName(message[end-1])) {
 			return at
 		}
 	}

@@ -71,7 +71,8 @@ func (s *Subscription) Receive(r *Request, now time.Time) (rejected bool, err er
 		rejected = s.receiveDelta(r, now)
 	}
 	if n := len(s.names.List()); n > maxNames {
-		err = fmt.Errorf("subscription to %s has %d resource names, at most %d are allowed", s.kind.TypeURL, n, maxNames)
+		err = fmt.Errorf("subscription to %s has %d resource names, at most %d are allowed",
+			s.kind.TypeURL, n, maxNames)
 	}
 	return rejected, err
 }

@@ -50,7 +50,8 @@ func normalPath(text string, how mesh.MeshConfig_ProxyPathNormalization_Normaliz
 	switch {
 	case regexp.MustCompile("[%;\"<>^`{|}]").MatchString(written), dots && empty:
 		return ""
-	case empty && how != mesh.MeshConfig_ProxyPathNormalization_DEFAULT && how != mesh.MeshConfig_ProxyPathNormalization_BASE:
+	case empty && how != mesh.MeshConfig_ProxyPathNormalization_DEFAULT &&
+		how != mesh.MeshConfig_ProxyPathNormalization_BASE:
 		written = regexp.MustCompile("//+").ReplaceAllString(written, "/")
 	case dots:
 		folder := regexp.MustCompile(`/(\.\.?)?$`).MatchString(written)

@@ -274,7 +274,8 @@ func rewritten(path string, route *routev3.Route) string {
 	}
 	if regex := action.GetRegexRewrite(); regex != nil {
 		if expr, err := regexp.Compile(regex.GetPattern().GetRegex()); err == nil {
-			by := regexp.MustCompile(`\\(\d)`).ReplaceAllString(strings.ReplaceAll(regex.GetSubstitution(), "$", "$$"), "$${$1}")
+			by := strings.ReplaceAll(regex.GetSubstitution(), "$", "$$")
+			by = regexp.MustCompile(`\\(\d)`).ReplaceAllString(by, "$${$1}")
 			return expr.ReplaceAllString(path, by) + query
 		}
 	}

@@ -40,7 +40,8 @@ func (rs Resources) reach(hop *Hop) {
 			"write a ServiceEntry"
 	case hop.Cluster == envoy.BlackHole:
 		hop.Code, hop.Flags = 503, "UH"
-		hop.Reason = "nobody declared this host and port, and outboundTrafficPolicy is REGISTRY_ONLY: write a ServiceEntry"
+		hop.Reason = "nobody declared this host and port, and outboundTrafficPolicy is REGISTRY_ONLY: " +
+			"write a ServiceEntry"
 	case c.GetClusterType().GetName() == "envoy.clusters.dynamic_forward_proxy":
 		hop.Endpoints, hop.Reason = 1, "the request goes to the host that it names, which the proxy resolves"
 	case c.GetType() == clusterv3.Cluster_ORIGINAL_DST:

@@ -65,8 +65,9 @@ func withoutEffect(layers map[*Layer]bool) (out []feed.Problem) {
 	for k, effect := range effects {
 		if !effect {
 			out = append(out, feed.Problem{Severity: feed.Warning, Object: k.object.Key.String(), Field: k.field,
-				File: k.object.Origin.File, Line: k.object.Origin.Line, Text: "the patch changes nothing on the connected " +
-					"proxies that it is for: compare its match and value with \"ashorectl proxy-config\""})
+				File: k.object.Origin.File, Line: k.object.Origin.Line,
+				Text: "the patch changes nothing on the connected proxies that it is for: compare its match and " +
+					"value with \"ashorectl proxy-config\""})
 		}
 	}
 	return out

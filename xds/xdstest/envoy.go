@@ -388,7 +388,8 @@ func (e *Envoy) ask(t client, typeURL string) error {
 		e.mu.Unlock()
 		return nil
 	}
-	r := &request{TypeUrl: typeURL, ResourceNamesSubscribe: names, InitialResourceVersions: maps.Clone(e.versions[typeURL])}
+	r := &request{TypeUrl: typeURL, ResourceNamesSubscribe: names,
+		InitialResourceVersions: maps.Clone(e.versions[typeURL])}
 	if len(e.asked) == 0 { // it is the first request of the stream
 		r.Node = node(e.cfg.ID)
 	}

@@ -39,7 +39,8 @@ func of(typeURL, name string, refs []resource.Ref, m proto.Message) *resource.Re
 // Cluster is a cluster whose endpoints are discovered. timeout makes one version differ from
 // another.
 func Cluster(name string, timeout time.Duration) *resource.Resource {
-	return of(resource.ClusterType, name, []resource.Ref{{TypeURL: resource.EndpointType, Name: name}}, &clusterv3.Cluster{
+	endpoints := resource.Ref{TypeURL: resource.EndpointType, Name: name}
+	return of(resource.ClusterType, name, []resource.Ref{endpoints}, &clusterv3.Cluster{
 		Name:                 name,
 		ConnectTimeout:       durationpb.New(timeout),
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
@@ -67,7 +68,8 @@ func Endpoints(cluster string, ports ...uint32) *resource.Resource {
 
 // Listener is an HTTP listener on a local port, with a discovered route configuration.
 func Listener(name string, port uint32, route string) *resource.Resource {
-	return of(resource.ListenerType, name, []resource.Ref{{TypeURL: resource.RouteType, Name: route}}, &listenerv3.Listener{
+	routes := resource.Ref{TypeURL: resource.RouteType, Name: route}
+	return of(resource.ListenerType, name, []resource.Ref{routes}, &listenerv3.Listener{
 		Name:    name,
 		Address: address(port),
 		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{
@@ -89,8 +91,9 @@ func BadListener(name string, port uint32) *resource.Resource {
 		Name:    name,
 		Address: address(port),
 		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{
-			Name:       "no.such.filter",
-			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: &anypb.Any{TypeUrl: "type.googleapis.com/no.such.Filter"}},
+			Name: "no.such.filter",
+			ConfigType: &listenerv3.Filter_TypedConfig{
+				TypedConfig: &anypb.Any{TypeUrl: "type.googleapis.com/no.such.Filter"}},
 		}}}},
 	})
 }

@@ -11,6 +11,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/registry/kube"
 )
@@ -61,7 +62,7 @@ func (r *Reviewer) Review(ctx context.Context, cluster, token string) (namespace
 	return namespace, account, refused, nil
 }
 
-// choose returns the cluster with an ID, or the only one. Errors: there is none.
+// choose returns the cluster with an ID, or the only one. Errors: *ca.UnknownClusterError.
 func (r *Reviewer) choose(id string) (*kube.Cluster, error) {
 	var ids []string
 	for _, c := range r.clusters {
@@ -70,11 +71,7 @@ func (r *Reviewer) choose(id string) (*kube.Cluster, error) {
 		}
 		ids = append(ids, c.Options.Cluster)
 	}
-	known := strings.Join(ids, ", ")
-	if id == "" {
-		return nil, fmt.Errorf("the caller does not name its cluster (header clusterid), and there are several: %s", known)
-	}
-	return nil, fmt.Errorf("the caller names the cluster %.80q, whose tokens are not accepted; want one of %s", id, known)
+	return nil, &ca.UnknownClusterError{Cluster: id, Known: ids}
 }
 
 // accountOf returns the service account that a review proves. Errors: it proves none.
