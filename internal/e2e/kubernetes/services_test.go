@@ -119,7 +119,7 @@ func answerers(t *testing.T, client *harness.Client, r harness.Request, prefix s
 	t.Helper()
 	harness.Eventually(t, fmt.Sprintf("%d Pods %s answer", n, prefix), func() error {
 		seen := map[string]bool{}
-		for range 5*n + 5 {
+		for range 20*n + 20 { // so many that none is left out by chance
 			a, err := client.Do(r)
 			if err != nil {
 				return err
