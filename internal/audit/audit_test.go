@@ -317,6 +317,8 @@ func TestScrub(t *testing.T) {
 		"ashore-join.abc234":                      "ashore-join.abc234",
 		"ashore-join.a.b.c, ashore-join.d.e!":     "ashore-join.a.(secret), ashore-join.d.(secret)!",
 		"authorization: Bearer abc.def.ghi":       "authorization: Bearer (secret)",
+		"bearer abcdef, eyJ.d":                    "bearer (secret), eyJ(secret)",
+		"invalid bearer token, it has expired":    "invalid bearer token, it has expired",
 		"jwt eyJhbGciOi.J9.x_y is old":            "jwt eyJ(secret) is old",
 		"a -----BEGIN EC PRIVATE KEY-----\nMHc=":  "a (private key)",
 		"-----BEGIN CERTIFICATE-----\nMIIB":       "-----BEGIN CERTIFICATE-----\nMIIB",

@@ -116,6 +116,14 @@ func (c *Cluster) StartAPI() {
 	c.eventually("the API server is ready", func() error { return c.Call(http.MethodGet, "/readyz", nil, nil) })
 }
 
+// RestartControllers makes the controllers work at once after a long outage of the API server. Their
+// next attempt may be a minute away.
+func (c *Cluster) RestartControllers() {
+	c.t.Helper()
+	c.stopControllers()
+	c.startControllers()
+}
+
 // Forget makes the cluster lose all its data, as after the loss of the disk. It returns when the
 // cluster is ready and empty.
 func (c *Cluster) Forget() {

@@ -18,6 +18,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -48,34 +49,36 @@ func startSigner(t *testing.T, client kubernetes.Interface) *signer {
 	t.Cleanup(func() { cancel(); <-done })
 	go func() {
 		defer close(done)
-		for ctx.Err() == nil {
-			s.watch(ctx, t, client)
-		}
+		_ = wait.PollUntilContextCancel(ctx, period, true, func(ctx context.Context) (bool, error) {
+			if err := s.signAll(ctx, client); err != nil && ctx.Err() == nil {
+				t.Logf("signer: %v", err) // an outage, or the request is gone
+			}
+			return false, nil
+		})
 	}()
 	return s
 }
 
-// watch signs until the watch breaks off.
-func (s *signer) watch(ctx context.Context, t *testing.T, client kubernetes.Interface) {
+// signAll signs the approved requests that there are.
+func (s *signer) signAll(ctx context.Context, client kubernetes.Interface) error {
 	requests := client.CertificatesV1().CertificateSigningRequests()
-	w, err := requests.Watch(ctx, metav1.ListOptions{})
+	list, err := requests.List(ctx, metav1.ListOptions{FieldSelector: "spec.signerName=example.com/mesh"})
 	if err != nil {
-		time.Sleep(100 * time.Millisecond)
-		return
+		return err
 	}
-	defer w.Stop()
-	for e := range w.ResultChan() {
-		o, ok := e.Object.(*certificatesv1.CertificateSigningRequest)
-		if !ok || o.Spec.SignerName != "example.com/mesh" || len(o.Status.Conditions) == 0 || len(o.Status.Certificate) > 0 {
+	for i := range list.Items {
+		o := &list.Items[i]
+		if len(o.Status.Conditions) == 0 || len(o.Status.Certificate) > 0 {
 			continue
 		}
 		if o.Status.Certificate, err = s.sign(o.Spec); err == nil {
 			_, err = requests.UpdateStatus(ctx, o, metav1.UpdateOptions{})
 		}
 		if err != nil {
-			t.Logf("signer: %v", err)
+			return fmt.Errorf("%s: %w", o.Name, err)
 		}
 	}
+	return nil
 }
 
 // sign signs what a request asks for.

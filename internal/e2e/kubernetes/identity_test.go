@@ -49,16 +49,29 @@ func (c *cluster) root(namespace string) (text string) {
 // startAgent runs our agent with Envoy in a Pod, with a token that is bound to the Pod, and more flags.
 func (c *cluster) startAgent(p *pod, account, root, address string, flags ...string) *harness.Process {
 	c.t.Helper()
+	p.ns.NFT(fmt.Sprintf(redirect, harness.ProxyGID))
+	argv := append(c.joinLine(p, account, c.podToken(p, account, "istio-ca"), root, address), flags...)
+	return p.ns.Start("agent "+p.name, harness.ProxyGID, argv...)
+}
+
+// podToken returns a token of a service account that is bound to a Pod.
+func (c *cluster) podToken(p *pod, account, audience string) string {
+	c.t.Helper()
+	namespace, name, _ := strings.Cut(p.name, "/")
+	return c.Token(namespace, account, name, audience)
+}
+
+// joinLine returns the command by which our agent joins in a Pod with a token.
+func (c *cluster) joinLine(p *pod, account, token, root, address string) []string {
+	c.t.Helper()
 	namespace, name, _ := strings.Cut(p.name, "/")
 	dir := c.t.TempDir()
-	c.write(filepath.Join(dir, "token"), c.Token(namespace, account, name, "istio-ca"))
+	c.write(filepath.Join(dir, "token"), token)
 	c.write(filepath.Join(dir, "root.pem"), root)
-	p.ns.NFT(fmt.Sprintf(redirect, harness.ProxyGID))
-	argv := append([]string{harness.Program("ashore-agent"), "join", "--control-plane", address,
-		"--service-account-token", filepath.Join(dir, "token"), "--ca-file", filepath.Join(dir, "root.pem"), "--namespace", namespace,
-		"--name", name, "--address", p.ns.IP, "--state", filepath.Join(dir, "state"), "--labels", "app=" + account,
-		"--interception", "redirect", "--envoy", testenvoy.Path(c.t), "--set", "drain.maximum=1s"}, flags...)
-	return p.ns.Start("agent "+p.name, harness.ProxyGID, argv...)
+	return []string{harness.Program("ashore-agent"), "join", "--control-plane", address,
+		"--service-account-token", filepath.Join(dir, "token"), "--ca-file", filepath.Join(dir, "root.pem"),
+		"--namespace", namespace, "--name", name, "--address", p.ns.IP, "--state", filepath.Join(dir, "state"), "--labels", "app=" + account,
+		"--interception", "redirect", "--envoy", testenvoy.Path(c.t), "--set", "drain.maximum=1s"}
 }
 
 // provenBy checks that a Pod or VM answered whose proxy saw the certificate of a service account.

@@ -35,7 +35,7 @@ func (c *cluster) startPilotAgent(p *pod, account, root, discovery string) *harn
 	dir := c.t.TempDir()
 	namespace, name, _ := strings.Cut(p.name, "/")
 	for file, text := range map[string]string{
-		"var/run/secrets/tokens/istio-token":  c.Token(namespace, account, name, "istio-ca"),
+		"var/run/secrets/tokens/istio-token":  c.podToken(p, account, "istio-ca"),
 		"var/run/secrets/istio/root-cert.pem": root,
 		"etc/istio/pod/labels":                "app=\"" + account + "\"\n",
 		"etc/istio/pod/annotations":           "",

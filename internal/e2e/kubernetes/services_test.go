@@ -119,7 +119,7 @@ func answerers(t *testing.T, client *harness.Client, r harness.Request, prefix s
 	t.Helper()
 	harness.Eventually(t, fmt.Sprintf("%d Pods %s answer", n, prefix), func() error {
 		seen := map[string]bool{}
-		for range 5*n + 5 {
+		for range 20*n + 20 { // so many that none is left out by chance
 			a, err := client.Do(r)
 			if err != nil {
 				return err
@@ -146,6 +146,9 @@ func answeredBy(prefix string) func(harness.Answer) error {
 		return nil
 	}
 }
+
+// outage is how long the API server is away. Back-offs reach their maximum within a minute.
+const outage = 2 * time.Minute
 
 // expire makes changes while ashored is frozen, and restarts the API server, which then has no
 // history: ashored cannot continue its watches.
@@ -205,12 +208,20 @@ func TestServices(t *testing.T) {
 	t.Log("the API server is away")
 	c.StopAPI()
 	m.WantProblem("connection refused", "its items stay active")
-	answerers(t, client, web(), "web-", 2)
+	c.setReady(p, false) // which reaches the API server when it is back
+	time.Sleep(outage / 2)
 	m.Ashored.Kill()
 	m.Start()
 	b := join(t, m, hub, "b")
 	answerers(t, b.Namespace.Client(t, address), web(), "web-", 2)
+	time.Sleep(outage / 2)
+	answerers(t, client, web(), "web-", 2)
 	c.StartAPI()
+	c.RestartControllers()
+	if got := answerers(t, client, web(), "web-", 1); "shop/"+got[0] == p.name {
+		t.Errorf("%s answers, which is not ready", p.name)
+	}
+	c.setReady(p, true)
 	c.scale("shop", "web", 3)
 	answerers(t, client, web(), "web-", 3)
 
