@@ -188,16 +188,18 @@ func TestServices(t *testing.T) {
 	before := answerers(t, client, web(), "web-", 2)
 
 	t.Log("rollout")
+	var after []string
 	c.patch("deployments", "shop", "web", `{"spec": {"template": {"metadata": {"annotations": {"version": "2"}}}}}`)
 	harness.Eventually(t, "the rollout", func() error {
-		if after := answerers(t, client, web(), "web-", 2); slices.ContainsFunc(after, func(s string) bool { return slices.Contains(before, s) }) {
+		after = answerers(t, client, web(), "web-", 2)
+		if slices.ContainsFunc(after, func(s string) bool { return slices.Contains(before, s) }) {
 			return fmt.Errorf("%q answer, before %q", after, before)
 		}
 		return nil
 	})
 
 	t.Log("readiness")
-	p := c.pod("shop/web-")
+	p := c.pod("shop/" + after[0]) // Pods from before the rollout may still run
 	c.setReady(p, false)
 	if got := answerers(t, client, web(), "web-", 1); "shop/"+got[0] == p.name {
 		t.Errorf("%s answers, which is not ready", p.name)
