@@ -15,6 +15,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/ashore-mesh/ashore/bench/fleet"
 	"github.com/ashore-mesh/ashore/registry/kube"
@@ -152,7 +153,7 @@ func BenchmarkPods(b *testing.B) {
 	size := 0
 	k := newMesh(fleet.Shape{Services: 10000, Endpoints: 10, Namespaces: 100}).kinds[pods]
 	for i := 0; b.Loop(); i++ {
-		size = len(k.frame("ADDED", k.object(i%k.count)))
+		size = len(frame(watch.Added, k.object(i%k.count)))
 	}
 	b.ReportMetric(float64(size), "B/pod")
 }
