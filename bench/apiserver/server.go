@@ -21,6 +21,7 @@ import (
 	restwatch "k8s.io/client-go/rest/watch"
 
 	"github.com/ashore-mesh/ashore/bench/fleet"
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // Server serves the objects of a mesh. Safe for concurrent use.
@@ -28,10 +29,11 @@ type Server struct {
 	streams bool             // immutable
 	http    *httptest.Server // immutable
 
-	mu      sync.Mutex
-	mesh    *mesh         // guarded by mu
-	events  []event       // guarded by mu: all changes so far
-	changed chan struct{} // guarded by mu: closed with the next change
+	changed task.Broadcaster
+
+	mu     sync.Mutex
+	mesh   *mesh   // guarded by mu
+	events []event // guarded by mu: all changes so far
 }
 
 // event is a change in the encoding of a watch.
@@ -43,7 +45,7 @@ type event struct {
 // Start starts a server of the mesh. streams says whether it streams lists, as API servers do since
 // Kubernetes 1.34.
 func Start(shape fleet.Shape, streams bool) *Server {
-	s := &Server{mesh: newMesh(shape), streams: streams, changed: make(chan struct{})}
+	s := &Server{mesh: newMesh(shape), streams: streams}
 	s.http = httptest.NewUnstartedServer(s)
 	s.http.EnableHTTP2 = true
 	s.http.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that leave
@@ -123,7 +125,7 @@ func (s *Server) stream(w io.Writer, k kind) int {
 		s.mu.Lock()
 		o := k.object(i)
 		s.mu.Unlock()
-		_, _ = w.Write(frame(watch.Added, o)) // that a client left is noticed by watch
+		_, _ = w.Write(frame(watch.Added, o)) // watch ends when the client leaves
 	}
 	end := k.object(0) // only the metadata of a bookmark counts
 	end.SetResourceVersion(strconv.Itoa(version))
@@ -134,23 +136,20 @@ func (s *Server) stream(w io.Writer, k kind) int {
 
 // watch sends the changes of a kind since a resource version, until ctx ends.
 func (s *Server) watch(ctx context.Context, w http.ResponseWriter, path string, version int) {
-	for http.NewResponseController(w).Flush() == nil { // else the client left
+	for wake := s.changed.Watch(ctx); ctx.Err() == nil; {
 		s.mu.Lock()
-		events, changed := s.events[version-1:], s.changed
+		events := s.events[version-1:]
 		s.mu.Unlock()
 		for _, e := range events {
 			if e.path == path {
-				_, _ = w.Write(e.frame)
+				_, _ = w.Write(e.frame) // ctx ends when the client leaves
 			}
 		}
 		version += len(events)
-		if len(events) > 0 {
-			continue
-		}
+		_ = http.NewResponseController(w).Flush()
 		select {
 		case <-ctx.Done():
-			return
-		case <-changed:
+		case <-wake:
 		}
 	}
 }
@@ -186,8 +185,7 @@ func (s *Server) Set(service, number int, ip string) {
 func (s *Server) emit(path string, what watch.EventType, o object) {
 	o.SetResourceVersion(strconv.Itoa(s.version() + 1))
 	s.events = append(s.events, event{path, frame(what, o)})
-	close(s.changed)
-	s.changed = make(chan struct{})
+	s.changed.Notify()
 }
 
 // encoder encodes objects and their kind in protobuf.

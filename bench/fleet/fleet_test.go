@@ -75,9 +75,13 @@ func serveFloor(t *testing.T, rec *Recording, dir string, a *Authority) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	floor, err := NewFloor(rec, a)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- NewFloor(rec, a).Run(ctx, l, dir) }()
+	go func() { done <- floor.Run(ctx, l, dir) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
