@@ -24,7 +24,10 @@ import (
 // groupFile is a WorkloadGroup, and a service whose endpoints are the workloads that join it.
 const groupFile = `apiVersion: networking.istio.io/v1
 kind: WorkloadGroup
-metadata: {name: web, namespace: shop, annotations: {ashore.io/allow-addresses: 10.200.0.0/16}} # all connect from loopback
+metadata:
+  name: web
+  namespace: shop
+  annotations: {ashore.io/allow-addresses: 10.200.0.0/16} # all connect from loopback
 spec:
   metadata: {labels: {app: web}}
   template: {serviceAccount: web, ports: {http: 8080}}

@@ -130,8 +130,8 @@ func (m *mesh) service(i int) object {
 
 // podName is the name and the node of the Pod that is endpoint i of all.
 func (m *mesh) podName(i int) (name, node string) {
-	service := i / m.shape.Endpoints
-	return serviceName(service) + "-6b7f9c8d5-" + m.endpoints[i].ip, nodeName((service + 101*(i%m.shape.Endpoints)) % Nodes)
+	service, number := i/m.shape.Endpoints, i%m.shape.Endpoints
+	return serviceName(service) + "-6b7f9c8d5-" + m.endpoints[i].ip, nodeName((service + 101*number) % Nodes)
 }
 
 func (m *mesh) pod(i int) object {

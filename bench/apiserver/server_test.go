@@ -120,6 +120,15 @@ func TestFollow(t *testing.T) {
 			receive(t, pods, "set svc1-6b7f9c8d5-172.20.0.1 172.20.0.1 True")
 			receive(t, slices, "set ns1/svc1 10.0.0.2 false 172.20.0.1 true")
 			receive(t, pods, "deleted svc1-6b7f9c8d5-10.0.0.3 10.0.0.3 True")
+
+			// A list is not older than the changes: kube.Watch would take that for lost data.
+			list, err := core.Pods("").List(t.Context(), metav1.ListOptions{Limit: 4})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := list.Items[3].Name, "svc1-6b7f9c8d5-172.20.0.1"; list.ResourceVersion != "6" || got != want {
+				t.Errorf("version %s with %s, want 6 with %s", list.ResourceVersion, got, want)
+			}
 		})
 	}
 }
