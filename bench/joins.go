@@ -19,6 +19,7 @@ import (
 	"github.com/ashore-mesh/ashore/agent"
 	"github.com/ashore-mesh/ashore/bench/fleet"
 	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // groupFile is a WorkloadGroup, and a service whose endpoints are the workloads that join it.
@@ -206,7 +207,7 @@ func (j *joining) registered(ctx context.Context) error {
 		if len(entries) >= len(j.tokens) {
 			return nil
 		}
-		if err := fleet.Wait(ctx, joinPoll); err != nil {
+		if !task.Sleep(ctx, joinPoll) {
 			return fmt.Errorf("%d of %d workloads are registered: %w", len(entries), len(j.tokens), context.Cause(ctx))
 		}
 	}

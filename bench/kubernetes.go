@@ -10,6 +10,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/bench/apiserver"
 	"github.com/ashore-mesh/ashore/bench/fleet"
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // settling is how long ashored works on after it is ready.
@@ -57,8 +58,8 @@ func (b *bench) load(ctx context.Context, c setup, streams bool, t *table) (*pro
 	took := time.Since(began)
 	stop := p.stop
 	p.cluster, p.stop = s, func() { stop(); s.Close() }
-	if err := fleet.Wait(ctx, settling); err != nil {
-		return nil, err
+	if !task.Sleep(ctx, settling) {
+		return nil, ctx.Err()
 	}
 	cost, err := fleet.CostOf(p.pid())
 	t.figure(lists, "until ready", took.Seconds(), "s", 30)
@@ -77,8 +78,8 @@ func atRest(ctx context.Context, p *process, t *table) error {
 	began := time.Now()
 	for i := range int(rest / every) {
 		p.cluster.Report(i)
-		if err := fleet.Wait(ctx, every); err != nil {
-			return err
+		if !task.Sleep(ctx, every) {
+			return ctx.Err()
 		}
 	}
 	after, err := fleet.CostOf(p.pid())

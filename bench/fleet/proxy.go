@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/mem"
+
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 const (
@@ -67,10 +69,8 @@ func (p *proxy) run(ctx context.Context, addr string) {
 		if p.ready.Load() {
 			back = firstBackoff
 		}
-		select {
-		case <-ctx.Done():
+		if !task.Sleep(ctx, rand.N(back)) {
 			return
-		case <-time.After(rand.N(back)):
 		}
 	}
 }
