@@ -50,8 +50,8 @@ func build(t *testing.T, network, xds, metrics string) []string {
 		}
 	})
 	return []string{"--programs", programs, "--echo", filepath.Join(programs, "echo"), "--envoy", envoy, "--example",
-		"config", "--experiments", "experiments", "--dir", filepath.Join(dir, "run"), "--network", network,
-		"--xds-address", xds, "--metrics-address", metrics}
+		"config", "--dir", filepath.Join(dir, "run"), "--network", network, "--xds-address", xds,
+		"--metrics-address", metrics, "--experiments", "experiments"}
 }
 
 // The quickstart works with everything real: traffic flows, all experiments come out right, and
