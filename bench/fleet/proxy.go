@@ -143,6 +143,9 @@ func (p *proxy) handle(st grpc.ClientStream, raw []byte) error {
 			p.want[r.typeURL][string(res.name)] = true
 		}
 	}
+	for _, name := range r.removed { // the mesh changed since the proxy asked
+		delete(p.want[r.typeURL], name)
+	}
 	if err := p.follow(st, r); err != nil {
 		return err
 	}

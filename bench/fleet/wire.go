@@ -59,6 +59,7 @@ type resource struct{ name, value []byte }
 type response struct {
 	typeURL, nonce string
 	resources      []resource
+	removed        []string // names of resources that do not exist
 }
 
 // fields calls f for each field of b that has bytes; it ends where b is not a message.
@@ -100,6 +101,8 @@ func parse(raw []byte) (r response) {
 			r.typeURL = string(d)
 		case 5:
 			r.nonce = string(d)
+		case 6:
+			r.removed = append(r.removed, string(d))
 		}
 	})
 	return r
