@@ -66,8 +66,7 @@ func TestMedian(t *testing.T) {
 	r := fleet.Result{Phases: []fleet.Figures{{Phase: "connect", ServerCPU: 9},
 		{Phase: "route", ServerCPU: 1, MaxMs: 30}, {Phase: "route", ServerCPU: 50, MaxMs: 10,
 			Missing: 2}, {Phase: "route", ServerCPU: 2, MaxMs: 20}}}
-	cpu := func(f fleet.Figures) float64 { return f.ServerCPU }
-	if got, n := median(r, "route", cpu), missing(r, "route"); got != 2 || n != 2 {
+	if got, n := quantile(r, "route", 0.5, serverCPU), missing(r, "route"); got != 2 || n != 2 {
 		t.Errorf("got %v and %d missing, want 2 and 2", got, n)
 	}
 }
@@ -101,9 +100,10 @@ func TestWriteTable(t *testing.T) {
 func TestParseFlags(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		args                 string
-		plain, secure, joins int
-		cluster              bool
+		args          string
+		plain, secure int
+		joins         uint
+		cluster       bool
 	}{
 		{"", 2, 0, 0, false},
 		{"-proxies 50", 1, 0, 0, false},

@@ -52,38 +52,26 @@ type comparison struct {
 	ours, floor fleet.Result
 }
 
-// fleets measures the setups and returns their tables.
-func (b *bench) fleets(ctx context.Context, setups []setup) (string, error) {
+// compareAll measures the setups and returns their tables.
+func (b *bench) compareAll(ctx context.Context, setups []setup) (string, error) {
 	var text strings.Builder
-	var before comparison
 	for _, c := range setups {
 		say("\n%s", c.title())
-		out, err := b.compare(ctx, c)
+		start := func() (*process, error) { return b.start(ctx, c) }
+		out, err := b.compare(ctx, c, start, start)
 		if err != nil {
 			return "", err
 		}
 		text.WriteString(out.report())
-		if c.Filters > 0 {
-			text.WriteString(out.patched(before))
-		}
-		before = out
 	}
 	return text.String(), nil
 }
 
-// patched compares with the same fleet without EnvoyFilters, which was measured before it.
-func (c comparison) patched(without comparison) string {
-	const most = 1.3
-	v := median(c.ours, "connect", func(f fleet.Figures) float64 { return f.ServerCPU })
-	w := median(without.ours, "connect", func(f fleet.Figures) float64 { return f.ServerCPU })
-	return fmt.Sprintf("Connecting took %.2f times the server CPU of the same fleet without EnvoyFilters, at most %.1f: %s.\n\n",
-		v/w, most, judge(v <= most*w))
-}
-
 // compare measures the floor of the very bytes that ashored sends, and ashored on a fresh mesh.
-func (b *bench) compare(ctx context.Context, c setup) (comparison, error) {
+// record starts the ashored whose bytes the floor sends, and start the one that is measured.
+func (b *bench) compare(ctx context.Context, c setup, record, start func() (*process, error)) (comparison, error) {
 	out := comparison{setup: c}
-	recorded, err := b.start(ctx, c)
+	recorded, err := record()
 	if err != nil {
 		return out, err
 	}
@@ -93,35 +81,35 @@ func (b *bench) compare(ctx context.Context, c setup) (comparison, error) {
 		return out, err
 	}
 	say("  floor")
-	if out.floor, err = measure(ctx, floor, fleetRun(c, floor)); err != nil {
+	if out.floor, err = measure(ctx, c, floor); err != nil {
 		return out, err
 	}
-	ashored, err := b.start(ctx, c)
+	ashored, err := start()
 	if err != nil {
 		return out, err
 	}
 	say("  ashored")
-	out.ours, err = measure(ctx, ashored, fleetRun(c, ashored))
+	out.ours, err = measure(ctx, c, ashored)
 	return out, err
 }
 
-// fleetRun are changes of the files that p serves.
-func fleetRun(c setup, p *process) fleet.RunConfig {
-	return fleet.RunConfig{Proxies: c.Proxies, Changes: c.FileChanges(p.mesh.Dir, c.Proxies, 5, 50),
-		Report: func(f fleet.Figures) {
-			say("    %-8s %6.3f CPU-s  %8.1f ms  %7.1f MB  %d missing", f.Phase, f.ServerCPU, f.MaxMs, f.PeakMB, f.Missing)
-		}}
-}
-
 // measure runs a fleet against p, and stops p.
-func measure(ctx context.Context, p *process, run fleet.RunConfig) (fleet.Result, error) {
+func measure(ctx context.Context, c setup, p *process) (fleet.Result, error) {
 	defer p.stop()
 	defer debug.FreeOSMemory() // the garbage of one fleet is not the next one's
 	a, err := p.mesh.authority(ctx)
 	if err != nil {
 		return fleet.Result{}, err
 	}
-	run.Shape, run.Addr, run.PID, run.Authority, run.Timeout = p.mesh.Shape, p.addr, p.pid(), a, 2*time.Minute
+	run := fleet.RunConfig{Shape: c.Shape, Addr: p.addr, PID: p.pid(), Authority: a, Proxies: c.Proxies,
+		Timeout: 2 * time.Minute, Report: func(f fleet.Figures) {
+			say("    %-8s %6.3f CPU-s  %8.1f ms  %7.1f MB  %d missing", f.Phase, f.ServerCPU, f.MaxMs, f.PeakMB, f.Missing)
+		}}
+	if c.Kubernetes {
+		run.Changes, run.Settle = clusterChanges(c, p), 200*time.Millisecond
+	} else {
+		run.Changes = c.FileChanges(p.mesh.Dir, c.Proxies, 5, 50)
+	}
 	return fleet.Run(ctx, run)
 }
 
@@ -160,25 +148,27 @@ type target struct {
 	quantile float64
 }
 
+func serverCPU(f fleet.Figures) float64 { return f.ServerCPU }
+func last(f fleet.Figures) float64      { return f.MaxMs }
+func peak(f fleet.Figures) float64      { return f.PeakMB }
+func received(f fleet.Figures) float64  { return f.RecvMB }
+
 // targets are those of a comparison.
 func (c comparison) targets() []target {
-	cpu := func(f fleet.Figures) float64 { return f.ServerCPU }
-	last := func(f fleet.Figures) float64 { return f.MaxMs }
-	peak := func(f fleet.Figures) float64 { return f.PeakMB }
 	if c.Kubernetes {
 		return []target{
-			{"readiness", "server CPU", "s", cpu, 3, 0.02, 0}, {"readiness", "last proxy, median", "ms", last, 0, 20, 0},
-			{"readiness", "last proxy, 99 %", "ms", last, 0, 20, 0.99}, {"rolling", "server CPU", "s", cpu, 2, 0, 0},
+			{"readiness", "server CPU", "s", serverCPU, 3, 0.02, 0}, {"readiness", "last proxy, median", "ms", last, 0, 20, 0},
+			{"readiness", "last proxy, 99 %", "ms", last, 0, 20, 0.99}, {"rolling", "server CPU", "s", serverCPU, 2, 0, 0},
 		}
 	}
 	all := []target{
-		{"connect", "server CPU", "s", cpu, 2, 0, 0}, {"connect", "last proxy", "ms", last, 1.2, 0, 0},
-		{"endpoint", "server CPU", "s", cpu, 3, 0.02, 0}, {"endpoint", "last proxy", "ms", last, 1, 20, 0},
-		{"route", "server CPU", "s", cpu, 2, 0, 0}, {"route", "last proxy", "ms", last, 2, 0, 0},
-		{"churn", "server CPU", "s", cpu, 2, 0, 0}, {"churn", "memory at its peak", "MB", peak, 1, 150, 0},
+		{"connect", "server CPU", "s", serverCPU, 2, 0, 0}, {"connect", "last proxy", "ms", last, 1.2, 0, 0},
+		{"endpoint", "server CPU", "s", serverCPU, 3, 0.02, 0}, {"endpoint", "last proxy", "ms", last, 1, 20, 0},
+		{"route", "server CPU", "s", serverCPU, 2, 0, 0}, {"route", "last proxy", "ms", last, 2, 0, 0},
+		{"churn", "server CPU", "s", serverCPU, 2, 0, 0}, {"churn", "memory at its peak", "MB", peak, 1, 150, 0},
 	}
 	if c.Policies > 0 {
-		all = append(all, target{"policy", "server CPU", "s", cpu, 3, 0.02, 0},
+		all = append(all, target{"policy", "server CPU", "s", serverCPU, 3, 0.02, 0},
 			target{"policy", "last proxy", "ms", last, 1, 20, 0})
 	}
 	return all
@@ -190,12 +180,11 @@ func (c comparison) report() string {
 	for _, k := range c.targets() {
 		q := cmp.Or(k.quantile, 0.5)
 		v, w := quantile(c.ours, k.phase, q, k.value), quantile(c.floor, k.phase, q, k.value)
-		t.row(k.phase, k.what, k.number(v), k.number(w), fmt.Sprintf("%.2f", v/w), k.limit(),
+		t.row(k.phase, k.what, number(v, k.unit), number(w, k.unit), fmt.Sprintf("%.2f", v/w), k.limit(),
 			judge(v <= k.factor*w+k.plus && missing(c.ours, k.phase) <= missing(c.floor, k.phase)))
 	}
-	received := func(f fleet.Figures) float64 { return f.RecvMB }
 	fmt.Fprintf(t, "\nReceived while connecting: %.0f MB from ashored, %.0f MB from the floor.\n",
-		median(c.ours, "connect", received), median(c.floor, "connect", received))
+		quantile(c.ours, "connect", 0.5, received), quantile(c.floor, "connect", 0.5, received))
 	for name, r := range map[string]fleet.Result{"ashored": c.ours, "the floor": c.floor} {
 		if n := missing(r, ""); n > 0 || r.LostStreams > 0 {
 			fmt.Fprintf(t, "\nWith %s %d proxies did not converge in time and %d streams were lost (%s).\n", name,
@@ -203,13 +192,6 @@ func (c comparison) report() string {
 		}
 	}
 	return t.String()
-}
-
-func (k target) number(v float64) string {
-	if k.unit == "s" {
-		return fmt.Sprintf("%.3f s", v)
-	}
-	return fmt.Sprintf("%.0f %s", v, k.unit)
 }
 
 func (k target) limit() string {
@@ -223,11 +205,6 @@ func (k target) limit() string {
 		return plus
 	}
 	return factor + " " + plus
-}
-
-// median is the median of a figure over the rounds of a phase.
-func median(r fleet.Result, phase string, value func(fleet.Figures) float64) float64 {
-	return quantile(r, phase, 0.5, value)
 }
 
 // quantile is a quantile of a figure over the rounds of a phase: 0.5 is the median.

@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -19,12 +19,16 @@ import (
 	"github.com/ashore-mesh/ashore/agent"
 	"github.com/ashore-mesh/ashore/bench/fleet"
 	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // groupFile is a WorkloadGroup, and a service whose endpoints are the workloads that join it.
 const groupFile = `apiVersion: networking.istio.io/v1
 kind: WorkloadGroup
-metadata: {name: web, namespace: shop, annotations: {ashore.io/allow-addresses: 10.200.0.0/16}} # all connect from loopback
+metadata:
+  name: web
+  namespace: shop
+  annotations: {ashore.io/allow-addresses: 10.200.0.0/16} # all connect from loopback
 spec:
   metadata: {labels: {app: web}}
   template: {serviceAccount: web, ports: {http: 8080}}
@@ -53,19 +57,12 @@ const (
 	tokenCallers = 8
 )
 
-// joining is so many workloads that join at once.
+// joining are workloads that join at once.
 type joining struct {
 	*process
-	admin     *admin.Client
-	dir       string // state folders of the workloads
-	tokens    []admin.Token
-	simulator *fleet.Simulator
-
-	start time.Time
-
-	mu     sync.Mutex
-	issued []time.Duration // guarded by mu: when each had its certificate
-	served []time.Duration // guarded by mu: when each had its configuration
+	admin  *admin.Client
+	dir    string // state folders of the workloads
+	tokens []admin.Token
 }
 
 // join measures how long workloads need to join: each makes its key with the agent's own code,
@@ -85,23 +82,18 @@ func (b *bench) join(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer p.stop()
-	// Each workload has a disk of its own in life: here memory, where there is such a file system.
-	parent := b.work
-	if _, err := os.Stat("/dev/shm"); err == nil {
-		parent = "/dev/shm"
-	}
-	dir, err := os.MkdirTemp(parent, "bench")
+	dir, err := os.MkdirTemp("/dev/shm", "bench") // in life each workload has a disk of its own
 	if err != nil {
 		return "", err
 	}
-	j := &joining{process: p, admin: admin.NewClient(p.socket), dir: dir, simulator: fleet.NewSimulator()}
-	text, err := j.measure(ctx, b.joins)
+	j := &joining{process: p, admin: admin.NewClient(p.socket), dir: dir, tokens: make([]admin.Token, b.joins)}
+	text, err := j.measure(ctx)
 	return text, errors.Join(err, os.RemoveAll(dir))
 }
 
-func (j *joining) measure(ctx context.Context, n int) (string, error) {
+func (j *joining) measure(ctx context.Context) (string, error) {
 	began := time.Now()
-	if err := j.makeTokens(ctx, n); err != nil {
+	if err := j.makeTokens(ctx); err != nil {
 		return "", err
 	}
 	made := time.Since(began)
@@ -112,32 +104,49 @@ func (j *joining) measure(ctx context.Context, n int) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)
-	j.start = time.Now()
+	n, simulator := len(j.tokens), fleet.NewSimulator()
+	// when each workload had its certificate, and when each had its configuration
+	issued, served := make(chan time.Duration, n), make(chan time.Duration, n)
+	start := time.Now()
 	for i := range n {
 		g.Go(func() error {
-			if err := j.one(ctx, i); err != nil {
+			node, secure, err := j.one(ctx, i)
+			if err != nil {
 				return fmt.Errorf("workload %d: %w", i, err)
 			}
+			issued <- time.Since(start)
+			simulator.Run(ctx, j.addr, node, secure, func(time.Duration) { served <- time.Since(start) })
 			return nil
 		})
 	}
-	registered, err := j.registered(ctx, n)
+	if err = j.registered(ctx); err != nil {
+		cancel()
+	}
+	registered := time.Since(start)
+	certificates, configurations := collect(ctx, issued), collect(ctx, served)
 	after, costErr := fleet.CostOf(j.pid())
+	if err == nil && len(configurations) < n {
+		err = fmt.Errorf("%d of %d workloads have their configuration: %w", len(configurations), n, context.Cause(ctx))
+	}
 	cancel()
 	if err := errors.Join(err, g.Wait(), costErr); err != nil {
 		return "", err
 	}
-	return j.table(n, registered) + fmt.Sprintf(
-		"ashored: %.2f s of CPU, %.0f MB at its peak. The tokens were made before, in %s.\n\n", after.CPU-before.CPU, after.PeakMB,
-		seconds(made)), nil
+	t := newTable(fmt.Sprintf("%d workloads join at once", n), "what", "median:", "last:", "at most", "")
+	t.row("has its certificate", seconds(certificates[n/2]), seconds(certificates[n-1]), "", "")
+	t.row("is registered, an endpoint of its service", "", seconds(registered), "", "")
+	t.row("has its configuration by mutual TLS", seconds(configurations[n/2]), seconds(configurations[n-1]),
+		joinTarget.String(), judge(max(registered, configurations[n-1]) <= joinTarget))
+	return t.String() + fmt.Sprintf(
+		"ashored: %.2f s of CPU, %.0f MB at its peak. The tokens were made before, in %s.\n\n", after.CPU-before.CPU,
+		after.PeakMB, seconds(made)), nil
 }
 
 // makeTokens asks ashored for join tokens as ashorectl does.
-func (j *joining) makeTokens(ctx context.Context, n int) error {
-	j.tokens = make([]admin.Token, n)
+func (j *joining) makeTokens(ctx context.Context) error {
 	var g errgroup.Group
 	g.SetLimit(tokenCallers)
-	for i := range n {
+	for i := range j.tokens {
 		g.Go(func() (err error) {
 			j.tokens[i], err = admin.Send(ctx, j.admin, admin.CallCreateToken, admin.TokenRequest{Group: joinGroup})
 			return err
@@ -146,8 +155,8 @@ func (j *joining) makeTokens(ctx context.Context, n int) error {
 	return g.Wait()
 }
 
-// one is workload i: it joins, and stays connected until ctx ends.
-func (j *joining) one(ctx context.Context, i int) error {
+// one makes workload i join, and returns how its Envoy introduces itself and connects.
+func (j *joining) one(ctx context.Context, i int) (*corev3.Node, *tls.Config, error) {
 	t := j.tokens[i]
 	c := agent.JoinConfig{Settings: agent.Default(), Group: t.Group, Token: t.Token, Log: hclog.NewNullLogger(),
 		Hash: t.Join[slices.Index(t.Join, "--ca-hash")+1]}
@@ -157,20 +166,15 @@ func (j *joining) one(ctx context.Context, i int) error {
 	c.Settings.Workload.Addresses = []string{fmt.Sprintf("10.200.%d.%d", i>>8, i&0xff)}
 	r, err := agent.Join(ctx, c)
 	if err != nil {
-		return err
-	}
-	j.mark(&j.issued)
-	node, err := nodeOf(r.Settings)
-	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	k, err := agent.NewCertManager(agent.CertManagerConfig{Dir: r.Settings.State, Addresses: r.Settings.XDS.Addresses,
 		Name: r.Settings.Workload.Name, Log: c.Log})
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	j.simulator.Run(ctx, j.addr, node, k.ClientTLS(), func(time.Duration) { j.mark(&j.served) })
-	return nil
+	node, err := nodeOf(r.Settings)
+	return node, k.ClientTLS(), err
 }
 
 // nodeOf is how the Envoy of a workload that joined introduces itself.
@@ -192,54 +196,34 @@ func nodeOf(s agent.Settings) (*corev3.Node, error) {
 	return n, err
 }
 
-// mark notes when something happened to a workload.
-func (j *joining) mark(times *[]time.Duration) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	*times = append(*times, time.Since(j.start))
-}
-
-// registered waits until ashored knows all of them as workloads and each has its configuration, and
-// tells how long that took.
-func (j *joining) registered(ctx context.Context, n int) (time.Duration, error) {
-	var last time.Duration
+// registered waits until ashored has all of them as workloads.
+func (j *joining) registered(ctx context.Context) error {
 	for {
 		entries, err := admin.Send(ctx, j.admin, admin.CallObjects,
 			admin.ObjectQuery{Kind: "workloadentry", Namespace: "shop"})
-		if err != nil && !errors.Is(err, admin.ErrNotFound) && ctx.Err() == nil {
-			return 0, err
+		if err != nil && !errors.Is(err, admin.ErrNotFound) {
+			return err
 		}
-		if len(entries) >= n && last == 0 {
-			last = time.Since(j.start)
+		if len(entries) >= len(j.tokens) {
+			return nil
 		}
-		j.mu.Lock()
-		served := len(j.served)
-		j.mu.Unlock()
-		if last > 0 && served >= n {
-			return last, nil
-		}
-		select {
-		case <-ctx.Done():
-			return 0, fmt.Errorf("%d of %d workloads are registered and %d have their configuration: %w", len(entries), n,
-				served, context.Cause(ctx))
-		case <-j.done:
-			return 0, j.ended()
-		case <-time.After(joinPoll):
+		if !task.Sleep(ctx, joinPoll) {
+			return fmt.Errorf("%d of %d workloads are registered: %w", len(entries), len(j.tokens), context.Cause(ctx))
 		}
 	}
 }
 
-func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
-
-func (j *joining) table(n int, registered time.Duration) string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	slices.Sort(j.issued)
-	slices.Sort(j.served)
-	t := newTable(fmt.Sprintf("%d workloads join at once", n), "what", "median:", "last:", "at most", "")
-	t.row("has its certificate", seconds(j.issued[n/2]), seconds(j.issued[n-1]), "", "")
-	t.row("is registered, an endpoint of its service", "", seconds(registered), "", "")
-	t.row("has its configuration by mutual TLS", seconds(j.served[n/2]), seconds(j.served[n-1]), joinTarget.String(),
-		judge(max(registered, j.served[n-1]) <= joinTarget))
-	return t.String()
+// collect returns as many times as fit into a channel, sorted, or fewer when ctx ends.
+func collect(ctx context.Context, times <-chan time.Duration) (all []time.Duration) {
+	for len(all) < cap(times) && ctx.Err() == nil {
+		select {
+		case d := <-times:
+			all = append(all, d)
+		case <-ctx.Done():
+		}
+	}
+	slices.Sort(all)
+	return all
 }
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

@@ -10,119 +10,96 @@ import (
 
 	"github.com/ashore-mesh/ashore/bench/apiserver"
 	"github.com/ashore-mesh/ashore/bench/fleet"
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
-// large is a large cluster, with a few proxies that see all of it.
-func large() setup {
-	return setup{Shape: fleet.Shape{Services: 10000, Endpoints: 10, Namespaces: 100}, Proxies: 5, Kubernetes: true}
-}
+// settling is how long ashored works on after it is ready.
+const settling = 10 * time.Second
 
-const (
-	// settling is how long ashored works on after it is ready; rest is how long it is then measured.
-	settling, rest = 10 * time.Second, time.Minute
-	// The most that loading and rest may cost.
-	loadTime, loadMB, restCPU = 30 * time.Second, 700, 0.01
-)
-
-// kubernetes measures how long a large cluster takes to load, what it costs at rest, and its changes.
+// kubernetes measures how long a large cluster takes to load, what it costs at rest, and its changes,
+// with a few proxies that see all of it.
 func (b *bench) kubernetes(ctx context.Context) (string, error) {
-	c := large()
+	c := setup{Shape: fleet.Shape{Services: 10000, Endpoints: 10, Namespaces: 100}, Proxies: 5, Kubernetes: true}
 	t := newTable(fmt.Sprintf("%d Services with %d Pods on %d nodes are loaded", c.Services, c.Services*c.Endpoints,
 		apiserver.Nodes), "lists", "measure", "ashored:", "at most", "")
-	s, p, err := b.load(ctx, c, "at once", false, t)
-	if err != nil {
-		return "", err
-	}
-	p.stop()
-	s.Close()
-	if s, p, err = b.load(ctx, c, "streamed", true, t); err != nil {
-		return "", err
-	}
-	defer s.Close()
-	defer p.stop()
-	if err := atRest(ctx, s, p, t); err != nil {
-		return "", err
-	}
-	out := comparison{setup: c}
-	floor, err := b.startFloor(ctx, p)
-	if err != nil {
-		return "", err
-	}
-	say("  floor")
-	out.floor, err = measure(ctx, floor, clusterRun(c, func(service, _ int, ip string) error {
-		return c.AddEndpoint(p.mesh.Dir, service, cmp.Or(ip, "172.16.0.1"))
-	}))
-	if err != nil {
-		return "", err
-	}
-	say("  ashored")
-	out.ours, err = measure(ctx, p, clusterRun(c, func(service, endpoint int, ip string) error {
-		s.Set(service, endpoint, ip)
-		return nil
-	}))
-	t.row("with proxies", "memory at its peak", fmt.Sprintf("%.0f MB", median(out.ours, "rolling",
-		func(f fleet.Figures) float64 { return f.PeakMB })), "", "")
+	out, err := b.compare(ctx, c, func() (*process, error) { return b.load(ctx, c, false, t) },
+		func() (*process, error) {
+			p, err := b.load(ctx, c, true, t)
+			if err != nil {
+				return nil, err
+			}
+			return p, atRest(ctx, p, t)
+		})
+	t.figure("with proxies", "memory at its peak", quantile(out.ours, "rolling", 0.5, peak), "MB", 0)
 	return t.String() + out.report(), err
 }
 
 // load starts an API server and ashored, and adds rows about that to t.
-func (b *bench) load(ctx context.Context, c setup, lists string, streams bool, t *table) (*apiserver.Server, *process,
-	error) {
+func (b *bench) load(ctx context.Context, c setup, streams bool, t *table) (*process, error) {
+	lists := "at once"
+	if streams {
+		lists = "streamed"
+	}
 	say("\n%s: lists %s", c.title(), lists)
 	m, err := b.newMesh(fleet.Shape{})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	s := apiserver.Start(c.Shape, streams)
 	m.Shape, m.Kubeconfig = c.Shape, filepath.Join(filepath.Dir(m.Dir), "kubeconfig")
 	if err := os.WriteFile(m.Kubeconfig, s.Kubeconfig(), 0o600); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	began := time.Now()
 	p, err := b.startAshored(ctx, m, false)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	took := time.Since(began)
-	if err := fleet.Wait(ctx, settling); err != nil {
-		return nil, nil, err
+	stop := p.stop
+	p.cluster, p.stop = s, func() { stop(); s.Close() }
+	if !task.Sleep(ctx, settling) {
+		return nil, ctx.Err()
 	}
 	cost, err := fleet.CostOf(p.pid())
-	say("    ready after %s  %6.3f CPU-s  %7.1f MB", seconds(took), cost.CPU, cost.PeakMB)
-	t.row(lists, "until ready", seconds(took), loadTime.String(), judge(took <= loadTime))
-	t.row(lists, "CPU time", fmt.Sprintf("%.1f s", cost.CPU), "", "")
-	t.row(lists, "memory at its peak", fmt.Sprintf("%.0f MB", cost.PeakMB), fmt.Sprint(loadMB, " MB"),
-		judge(cost.PeakMB <= loadMB))
-	return s, p, err
+	t.figure(lists, "until ready", took.Seconds(), "s", 30)
+	t.figure(lists, "CPU time", cost.CPU, "s", 0)
+	t.figure(lists, "memory at its peak", cost.PeakMB, "MB", 700)
+	return p, err
 }
 
 // atRest adds rows about a minute in which nothing changes but the reports of nodes.
-func atRest(ctx context.Context, s *apiserver.Server, p *process, t *table) error {
+func atRest(ctx context.Context, p *process, t *table) error {
+	const rest, every = time.Minute, 5 * time.Minute / apiserver.Nodes // of all nodes together
 	before, err := fleet.CostOf(p.pid())
 	if err != nil {
 		return err
 	}
-	const every = 5 * time.Minute / apiserver.Nodes // of all nodes together
 	began := time.Now()
 	for i := range int(rest / every) {
-		s.Report(i)
-		if err := fleet.Wait(ctx, every); err != nil {
-			return err
+		p.cluster.Report(i)
+		if !task.Sleep(ctx, every) {
+			return ctx.Err()
 		}
 	}
 	after, err := fleet.CostOf(p.pid())
-	cpu := (after.CPU - before.CPU) / time.Since(began).Seconds()
-	t.row("at rest", "CPU", fmt.Sprintf("%.2f %% of a core", 100*cpu), fmt.Sprintf("%g %%", 100*restCPU),
-		judge(cpu <= restCPU))
-	t.row("at rest", "memory", fmt.Sprintf("%.0f MB", after.MB), "", "")
+	t.figure("at rest", "CPU", 100*(after.CPU-before.CPU)/time.Since(began).Seconds(), "% of a core", 1)
+	t.figure("at rest", "memory", after.MB, "MB", 0)
 	return err
 }
 
-// clusterRun are changes of a cluster: first 200 times an endpoint that becomes not ready, and then a
-// rolling update of 100 services at 100 Pods a second. set makes one, as apiserver.Server.Set does.
-func clusterRun(c setup, set func(service, endpoint int, ip string) error) fleet.RunConfig {
+// clusterChanges are changes of a cluster: first 200 times an endpoint that becomes not ready, and then
+// a rolling update of 100 services at 100 Pods a second. A floor has them as files.
+func clusterChanges(c setup, p *process) []fleet.Change {
+	set := func(service, endpoint int, ip string) error {
+		if p.cluster == nil {
+			return c.AddEndpoint(p.mesh.Dir, service, cmp.Or(ip, "172.16.0.1"))
+		}
+		p.cluster.Set(service, endpoint, ip)
+		return nil
+	}
 	const ready, rolling, pods = 200, 100, 1000
-	return fleet.RunConfig{Proxies: c.Proxies, Settle: 200 * time.Millisecond, Changes: []fleet.Change{
+	return []fleet.Change{
 		{Phase: "readiness", Type: fleet.EDS, Proxies: c.Proxies, Rounds: ready,
 			Make: func(_ context.Context, round int, await func(string)) error {
 				await("|" + c.Host(round))
@@ -131,5 +108,5 @@ func clusterRun(c setup, set func(service, endpoint int, ip string) error) fleet
 		fleet.Churn("rolling", c.Proxies, pods, 10*time.Millisecond, func(i int, ip string) error {
 			return set(ready+i%rolling, i/rolling, ip)
 		}),
-	}}
+	}
 }

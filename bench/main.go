@@ -97,7 +97,11 @@ func floor(ctx context.Context, config string) error {
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", c.Listen, err)
 	}
-	return fleet.NewFloor(rec, a).Run(ctx, l, c.Mesh.Dir)
+	f, err := fleet.NewFloor(rec, a)
+	if err != nil {
+		return err
+	}
+	return f.Run(ctx, l, c.Mesh.Dir)
 }
 
 // say tells how far it is. There is nowhere to tell that this failed.

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/ashore-mesh/ashore/bench/apiserver"
 )
 
 const (
@@ -27,15 +29,16 @@ type process struct {
 	socket string // ashored's admin socket
 
 	cmd  *exec.Cmd
-	stop func()        // ends the process, and waits for that
-	done chan struct{} // closed when the process has ended
+	stop func() // ends the process, and waits for that
+
+	cluster *apiserver.Server // that it reads; nil: none
 }
 
 // launch starts a process and waits until it is ready.
 func launch(ctx context.Context, ready func() bool, name string, args ...string) (*process, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	p := &process{cmd: exec.CommandContext(ctx, name, args...), done: make(chan struct{})}
-	p.stop = func() { cancel(); <-p.done }
+	done := make(chan struct{})
+	p := &process{cmd: exec.CommandContext(ctx, name, args...), stop: func() { cancel(); <-done }}
 	p.cmd.Stderr = os.Stderr
 	p.cmd.Cancel, p.cmd.WaitDelay = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }, stopTime
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // nothing outlives the bench
@@ -44,14 +47,14 @@ func launch(ctx context.Context, ready func() bool, name string, args ...string)
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
-		defer close(p.done)
+		defer close(done)
 		_ = p.cmd.Wait() // why it ended is on standard error
 	}()
 	for end := time.After(startTime); !ready(); {
 		select {
-		case <-p.done:
+		case <-done:
 			cancel()
-			return nil, p.ended()
+			return nil, fmt.Errorf("%s exited by itself", name)
 		case <-end:
 			p.stop()
 			return nil, fmt.Errorf("%s is not ready after %s", name, startTime)
@@ -62,9 +65,6 @@ func launch(ctx context.Context, ready func() bool, name string, args ...string)
 }
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
-
-// ended is the error of a process that exited before it was stopped.
-func (p *process) ended() error { return fmt.Errorf("%s exited by itself", p.cmd.Path) }
 
 // freeAddr is a loopback address with a port that was free a moment ago.
 func freeAddr() (string, error) {

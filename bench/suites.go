@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -23,9 +22,8 @@ type bench struct {
 	shape   fleet.Shape
 
 	plain, secure []setup // fleets
-	joins         int     // workloads that join at once; zero: none
+	joins         uint    // workloads that join at once; zero: none
 	cluster       bool    // a large cluster of Kubernetes
-	filters       int     // EnvoyFilters of a further plaintext fleet; zero: no such fleet
 
 	self, work string // this program, and a folder for what it writes
 }
@@ -36,16 +34,20 @@ func parseFlags(args []string) (*bench, error) {
 	fs.IntVar(&b.shape.Services, "services", 1000, "services")
 	fs.IntVar(&b.shape.Endpoints, "endpoints", 4, "endpoints a service")
 	fs.IntVar(&b.shape.Namespaces, "namespaces", 10, "namespaces")
+	fs.IntVar(&b.shape.Filters, "filters", 0, "EnvoyFilters")
 	fs.BoolVar(&b.shape.Scoped, "scoped", false, "add a Sidecar to each namespace that imports only its own")
 	fs.StringVar(&b.ashored, "ashored", "bin/ashored", "the control plane to measure")
 	fs.StringVar(&b.write, "write", "", "Markdown file whose tables of results are replaced; empty: none")
-	proxies := fs.String("proxies", "200,1000", "sizes of the fleet")
+	sizes := []int{200, 1000}
+	fs.Func("proxies", "sizes of the fleet (default 200,1000)", func(text string) (err error) {
+		sizes, err = parseSizes(text)
+		return err
+	})
 	tls := fs.Bool("tls", false, "fleets that connect by mutual TLS, and one with policies")
-	fs.IntVar(&b.joins, "joins", 0, "so many workloads join at once")
+	fs.UintVar(&b.joins, "joins", 0, "so many workloads join at once")
 	fs.BoolVar(&b.cluster, "kubernetes", false, "a large cluster of Kubernetes")
-	fs.IntVar(&b.filters, "filters", 0, "add a plaintext fleet with so many EnvoyFilters")
 	all := fs.Bool("all", false,
-		"everything: also 100 EnvoyFilters, 50 endpoints a service, a scoped mesh, and all of the above")
+		"everything: also 50 endpoints a service, 100 EnvoyFilters, a scoped mesh, and all of the above")
 	if err := fs.Parse(args); err != nil {
 		return nil, fmt.Errorf("%w: %w", errUsage, err)
 	}
@@ -53,59 +55,41 @@ func parseFlags(args []string) (*bench, error) {
 		return nil, fmt.Errorf("%w: %q is not a flag", errUsage, fs.Arg(0))
 	}
 	b.command = strings.TrimSpace("make bench ARGS=\"" + strings.Join(args, " ") + "\"")
-	var sizes []int
-	for p := range strings.SplitSeq(*proxies, ",") {
-		n, err := strconv.Atoi(p)
-		if err != nil || n < 1 {
-			return nil, fmt.Errorf("%w: -proxies %s: want numbers such as 200,1000", errUsage, *proxies)
-		}
-		sizes = append(sizes, n)
+	if *all || !*tls && b.joins == 0 && !b.cluster {
+		b.plain = fleets(b.shape, sizes, false)
 	}
-	if b.joins < 0 {
-		return nil, fmt.Errorf("%w: -joins %d: want a number such as 1000", errUsage, b.joins)
+	if *all || *tls {
+		strict := b.shape
+		strict.Policies = 200
+		b.secure = append(fleets(b.shape, sizes, true), fleets(strict, sizes[:1], true)...)
 	}
-	named := *tls || b.joins > 0 || b.cluster
 	if *all {
-		*tls, b.cluster, b.filters = true, true, cmp.Or(b.filters, 100)
-		if b.joins == 0 {
-			b.joins = 1000
-		}
-	}
-	if *tls {
-		b.secureSetups(sizes)
-	}
-	if *all || !named {
-		b.plainSetups(sizes, *all)
+		many, filtered, scoped := b.shape, b.shape, b.shape
+		many.Endpoints, filtered.Filters, scoped.Services, scoped.Scoped = 50, 100, 2*b.shape.Services, true
+		b.plain = append(b.plain, setup{Shape: many, Proxies: 200}, setup{Shape: filtered, Proxies: 200},
+			setup{Shape: scoped, Proxies: 1000})
+		b.joins, b.cluster = max(b.joins, 1000), true
 	}
 	return b, nil
 }
 
-func (b *bench) plainSetups(sizes []int, all bool) {
+// fleets are fleets of several sizes in the same mesh.
+func fleets(s fleet.Shape, sizes []int, tls bool) (out []setup) {
 	for _, n := range sizes {
-		b.plain = append(b.plain, setup{Shape: b.shape, Proxies: n})
+		out = append(out, setup{Shape: s, Proxies: n, TLS: tls})
 	}
-	if b.filters > 0 {
-		patched := b.shape
-		patched.Filters = b.filters
-		b.plain = append(b.plain, setup{Shape: patched, Proxies: sizes[len(sizes)-1]})
-	}
-	if all {
-		many, scoped := b.shape, b.shape
-		many.Endpoints, scoped.Services, scoped.Scoped = 50, 2*b.shape.Services, true
-		b.plain = append(b.plain, setup{Shape: many, Proxies: 200}, setup{Shape: scoped, Proxies: 1000})
-	}
+	return out
 }
 
-// policies is how many the fleet with policies has.
-const policies = 200
-
-func (b *bench) secureSetups(sizes []int) {
-	for _, n := range sizes {
-		b.secure = append(b.secure, setup{Shape: b.shape, Proxies: n, TLS: true})
+func parseSizes(text string) (sizes []int, err error) {
+	for field := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(field)
+		if err != nil || n < 1 {
+			return nil, errors.New("want numbers such as 200,1000")
+		}
+		sizes = append(sizes, n)
 	}
-	judged := b.shape
-	judged.Policies = policies
-	b.secure = append(b.secure, setup{Shape: judged, Proxies: sizes[0], TLS: true})
+	return sizes, nil
 }
 
 // measureAll measures what the arguments say and prints, and maybe writes, the tables.
@@ -134,8 +118,8 @@ func (b *bench) suites(ctx context.Context) error {
 		wanted  bool
 		measure func(context.Context) (string, error)
 	}{
-		{"results", len(b.plain) > 0, func(ctx context.Context) (string, error) { return b.fleets(ctx, b.plain) }},
-		{"mutual TLS", len(b.secure) > 0, func(ctx context.Context) (string, error) { return b.fleets(ctx, b.secure) }},
+		{"results", len(b.plain) > 0, func(ctx context.Context) (string, error) { return b.compareAll(ctx, b.plain) }},
+		{"mutual TLS", len(b.secure) > 0, func(ctx context.Context) (string, error) { return b.compareAll(ctx, b.secure) }},
 		{"joins", b.joins > 0, b.join},
 		{"Kubernetes", b.cluster, b.kubernetes},
 	} {

@@ -50,6 +50,23 @@ func (t *table) row(cells ...string) {
 	t.WriteByte('\n')
 }
 
+// figure adds a row with the most that a figure may be. Zero is no limit.
+func (t *table) figure(phase, what string, v float64, unit string, most float64) {
+	limit, verdict := "", ""
+	if most > 0 {
+		limit, verdict = fmt.Sprintf("%g %s", most, unit), judge(v <= most)
+	}
+	t.row(phase, what, number(v, unit), limit, verdict)
+}
+
+// number is a figure with its unit.
+func number(v float64, unit string) string {
+	if unit == "MB" || unit == "ms" {
+		return fmt.Sprintf("%.0f %s", v, unit)
+	}
+	return fmt.Sprintf("%.3f %s", v, unit)
+}
+
 // String is the table, with a blank line behind it.
 func (t *table) String() string { return t.Builder.String() + "\n" }
 

@@ -132,8 +132,8 @@ func resources(t *testing.T, c *push.Context, p goldentest.Proxy) string {
 	g := gen.New()
 	scope := c.Scope(c.Classify(p.Node(t)))
 	var out strings.Builder
-	for _, typ := range []string{resource.ClusterType, resource.EndpointType, resource.ListenerType, resource.RouteType, resource.SecretType,
-		resource.ExtensionConfigType} {
+	for _, typ := range []string{resource.ClusterType, resource.EndpointType, resource.ListenerType, resource.RouteType,
+		resource.SecretType, resource.ExtensionConfigType} {
 		set := g.Set(typ, scope)
 		if (typ == resource.SecretType || typ == resource.ExtensionConfigType) && set.Len() == 0 {
 			continue

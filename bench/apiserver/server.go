@@ -1,8 +1,8 @@
 package apiserver
 
 import (
+	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"log"
@@ -10,32 +10,30 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"sync"
-	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+	restwatch "k8s.io/client-go/rest/watch"
 
 	"github.com/ashore-mesh/ashore/bench/fleet"
-)
-
-const (
-	// first is the resource version of all objects before any change. Each change has the next one.
-	first = 1
-	// bookmarks is how often a watch sends a bookmark.
-	bookmarks = time.Minute
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // Server serves the objects of a mesh. Safe for concurrent use.
 type Server struct {
-	*mesh                    // immutable
 	streams bool             // immutable
 	http    *httptest.Server // immutable
 
-	mu      sync.Mutex
-	pods    map[[2]int]pod // guarded by mu: those that changed, by service and endpoint
-	events  []event        // guarded by mu: all changes so far
-	changed chan struct{}  // guarded by mu: closed with the next change
+	changed task.Broadcaster
+
+	mu     sync.Mutex
+	mesh   *mesh   // guarded by mu
+	events []event // guarded by mu: all changes so far
 }
 
 // event is a change in the encoding of a watch.
@@ -47,7 +45,7 @@ type event struct {
 // Start starts a server of the mesh. streams says whether it streams lists, as API servers do since
 // Kubernetes 1.34.
 func Start(shape fleet.Shape, streams bool) *Server {
-	s := &Server{mesh: newMesh(shape), streams: streams, pods: map[[2]int]pod{}, changed: make(chan struct{})}
+	s := &Server{mesh: newMesh(shape), streams: streams}
 	s.http = httptest.NewUnstartedServer(s)
 	s.http.EnableHTTP2 = true
 	s.http.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that leave
@@ -72,83 +70,86 @@ contexts: [{name: bench, context: {cluster: bench, user: bench}}]}
 
 // ServeHTTP lists and watches. Whatever else is asked for is not found.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	k, found := s.kinds[r.URL.Path]
+	k, found := s.mesh.kinds[r.URL.Path]
 	q := r.URL.Query()
 	number := func(name string) int {
-		n, _ := strconv.Atoi(q.Get(name)) // no number is zero: none
+		n, _ := strconv.Atoi(q.Get(name)) // a missing number is zero
 		return n
 	}
-	w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
+	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
 	initial := q.Get("sendInitialEvents") == "true"
 	switch {
 	case !found || r.Method != http.MethodGet:
 		http.NotFound(w, r)
-	case q.Get("watch") == "" && q.Get("resourceVersion") == "0":
-		k.list(w, 0, 0) // the cache of an API server ignores limits
 	case q.Get("watch") == "":
-		k.list(w, number("continue"), number("limit"))
+		_, _ = io.WriteString(w, s.list(k, number("continue"), number("limit"))) // the client may have left
 	case initial && !s.streams:
 		http.Error(w, "sendInitialEvents is forbidden", http.StatusUnprocessableEntity)
+	case initial:
+		s.watch(r.Context(), w, r.URL.Path, s.stream(w, k))
 	default:
-		ctx, cancel := context.WithTimeout(r.Context(), time.Duration(number("timeoutSeconds"))*time.Second)
-		defer cancel()
-		from := number("resourceVersion")
-		if initial {
-			k.stream(w)
-			from = first
-		}
-		s.watch(ctx, w, r.URL.Path, from-first)
+		s.watch(r.Context(), w, r.URL.Path, number("resourceVersion"))
 	}
 }
 
-// list sends so many objects, or all when limit is zero.
-func (k kind) list(w io.Writer, from, limit int) {
-	meta := metav1.ListMeta{ResourceVersion: strconv.Itoa(first)}
+// version is the resource version: 1, and one more with each change. The caller holds mu.
+func (s *Server) version() int { return 1 + len(s.events) }
+
+// list returns a page in protobuf: so many objects, or all if limit is zero.
+func (s *Server) list(k kind, from, limit int) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := k.list.DeepCopyObject()
+	page, err := meta.ListAccessor(list)
+	must(err)
+	page.SetResourceVersion(strconv.Itoa(s.version()))
 	to := k.count
 	if limit > 0 && from+limit < to {
 		to = from + limit
-		meta.Continue = strconv.Itoa(to)
+		page.SetContinue(strconv.Itoa(to))
 	}
-	list := appendField(nil, 1, marshal(&meta)) // lists of all kinds have these fields
+	var objects []runtime.Object
 	for i := from; i < to; i++ {
-		list = appendField(list, 2, marshal(k.object(i)))
+		objects = append(objects, k.object(i))
 	}
-	write(w, encode(k.version, k.name+"List", list))
+	must(meta.SetList(list, objects))
+	return runtime.EncodeOrDie(encoder, list)
 }
 
-// stream sends all objects as events.
-func (k kind) stream(w io.Writer) {
+// stream sends all objects as events, and returns the resource version at which a watch continues.
+func (s *Server) stream(w io.Writer, k kind) int {
+	s.mu.Lock()
+	version := s.version()
+	s.mu.Unlock()
 	for i := range k.count {
-		write(w, k.frame("ADDED", k.object(i)))
+		s.mu.Lock()
+		o := k.object(i)
+		s.mu.Unlock()
+		_, _ = w.Write(frame(watch.Added, o)) // watch ends when the client leaves
 	}
-	end := k.object(0) // what counts of a bookmark is its metadata
+	end := k.object(0) // only the metadata of a bookmark counts
+	end.SetResourceVersion(strconv.Itoa(version))
 	end.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-	write(w, k.frame("BOOKMARK", end))
+	_, _ = w.Write(frame(watch.Bookmark, end))
+	return version
 }
 
-// watch sends the events of a kind from one of them on, until ctx ends.
-func (s *Server) watch(ctx context.Context, w http.ResponseWriter, path string, from int) {
-	tick := time.NewTicker(bookmarks)
-	defer tick.Stop()
-	for http.NewResponseController(w).Flush() == nil { // else the client left
+// watch sends the changes of a kind since a resource version, until ctx ends.
+func (s *Server) watch(ctx context.Context, w http.ResponseWriter, path string, version int) {
+	for wake := s.changed.Watch(ctx); ctx.Err() == nil; {
 		s.mu.Lock()
-		events, changed := s.events, s.changed
+		events := s.events[version-1:]
 		s.mu.Unlock()
-		if from < len(events) {
-			if events[from].path == path {
-				write(w, events[from].frame)
+		for _, e := range events {
+			if e.path == path {
+				_, _ = w.Write(e.frame) // ctx ends when the client leaves
 			}
-			from++
-			continue
 		}
+		version += len(events)
+		_ = http.NewResponseController(w).Flush()
 		select {
 		case <-ctx.Done():
-			return
-		case <-changed:
-		case <-tick.C:
-			mark := s.kinds[path].object(0)
-			mark.SetResourceVersion(strconv.Itoa(from + first))
-			write(w, s.kinds[path].frame("BOOKMARK", mark))
+		case <-wake:
 		}
 	}
 }
@@ -157,71 +158,50 @@ func (s *Server) watch(ctx context.Context, w http.ResponseWriter, path string, 
 func (s *Server) Report(node int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.emit(nodes, "MODIFIED", s.node(node))
+	s.emit(nodes, watch.Modified, s.mesh.node(node))
 }
 
 // Set replaces an endpoint of a service by a new Pod with the address ip. Without an address, the
 // endpoint becomes not ready.
-func (s *Server) Set(service, endpoint int, ip string) {
+func (s *Server) Set(service, number int, ip string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []pod
-	for e := range s.shape.Endpoints {
-		p, changed := s.pods[[2]int{service, e}]
-		if !changed {
-			p = s.podAt(service, e)
-		}
-		all = append(all, p)
-	}
-	p := &all[endpoint]
-	old := *p
+	i := service*s.mesh.shape.Endpoints + number
+	old, e := s.mesh.pod(i), &s.mesh.endpoints[i]
 	if ip == "" {
-		p.ready = false
-		s.emit(pods, "MODIFIED", s.pod(*p))
+		e.ready = false
+		s.emit(pods, watch.Modified, s.mesh.pod(i))
 	} else {
-		p.ip, p.ready = ip, true
-		s.emit(pods, "ADDED", s.pod(*p))
+		*e = endpoint{ip, true}
+		s.emit(pods, watch.Added, s.mesh.pod(i))
 	}
-	s.emit(endpointSlices, "MODIFIED", s.slice(service, all))
+	s.emit(endpointSlices, watch.Modified, s.mesh.slice(service))
 	if ip != "" {
-		s.emit(pods, "DELETED", s.pod(old))
+		s.emit(pods, watch.Deleted, old)
 	}
-	s.pods[[2]int{service, endpoint}] = *p
 }
 
 // emit sends a change to all who watch. The caller holds mu.
-func (s *Server) emit(path, what string, o object) {
-	o.SetResourceVersion(strconv.Itoa(first + len(s.events) + 1))
-	s.events = append(s.events, event{path, s.kinds[path].frame(what, o)})
-	close(s.changed)
-	s.changed = make(chan struct{})
+func (s *Server) emit(path string, what watch.EventType, o object) {
+	o.SetResourceVersion(strconv.Itoa(s.version() + 1))
+	s.events = append(s.events, event{path, frame(what, o)})
+	s.changed.Notify()
 }
+
+// encoder encodes objects and their kind in protobuf.
+var encoder = runtime.WithVersionEncoder{Encoder: protobuf.NewSerializer(nil, nil), ObjectTyper: scheme.Scheme}
 
 // frame encodes an event of a watch.
-func (k kind) frame(what string, o object) []byte {
-	raw := encode(k.version, k.name, marshal(o))
-	b := marshal(&metav1.WatchEvent{Type: what, Object: runtime.RawExtension{Raw: raw}})
-	return append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)
+func frame(what watch.EventType, o object) []byte {
+	var b bytes.Buffer
+	to := streaming.NewEncoder(protobuf.LengthDelimitedFramer.NewFrameWriter(&b), protobuf.NewRawSerializer(nil, nil))
+	must(restwatch.NewEncoder(to, encoder).Encode(&watch.Event{Type: what, Object: o}))
+	return b.Bytes()
 }
 
-// encode encodes an object as the API server does.
-func encode(version, kind string, object []byte) []byte {
-	return append([]byte("k8s\x00"),
-		marshal(&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: version, Kind: kind}, Raw: object})...)
-}
-
-// marshal encodes what this package made, which always can be encoded.
-func marshal(o interface{ Marshal() ([]byte, error) }) []byte {
-	b, err := o.Marshal()
+// must panics if what this package made cannot be encoded.
+func must(err error) {
 	if err != nil {
 		panic(err)
 	}
-	return b
 }
-
-func appendField(b []byte, num protowire.Number, value []byte) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(b, num, protowire.BytesType), value)
-}
-
-// write writes to a client. One that left is noticed elsewhere.
-func write(w io.Writer, b []byte) { _, _ = w.Write(b) }

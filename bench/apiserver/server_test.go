@@ -15,6 +15,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/ashore-mesh/ashore/bench/fleet"
 	"github.com/ashore-mesh/ashore/registry/kube"
@@ -119,6 +120,15 @@ func TestFollow(t *testing.T) {
 			receive(t, pods, "set svc1-6b7f9c8d5-172.20.0.1 172.20.0.1 True")
 			receive(t, slices, "set ns1/svc1 10.0.0.2 false 172.20.0.1 true")
 			receive(t, pods, "deleted svc1-6b7f9c8d5-10.0.0.3 10.0.0.3 True")
+
+			// A list is not older than the changes: kube.Watch would take that for lost data.
+			list, err := core.Pods("").List(t.Context(), metav1.ListOptions{Limit: 4})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := list.Items[3].Name, "svc1-6b7f9c8d5-172.20.0.1"; list.ResourceVersion != "6" || got != want {
+				t.Errorf("version %s with %s, want 6 with %s", list.ResourceVersion, got, want)
+			}
 		})
 	}
 }
@@ -152,7 +162,7 @@ func BenchmarkPods(b *testing.B) {
 	size := 0
 	k := newMesh(fleet.Shape{Services: 10000, Endpoints: 10, Namespaces: 100}).kinds[pods]
 	for i := 0; b.Loop(); i++ {
-		size = len(k.frame("ADDED", k.object(i%k.count)))
+		size = len(frame(watch.Added, k.object(i%k.count)))
 	}
 	b.ReportMetric(float64(size), "B/pod")
 }

@@ -45,7 +45,8 @@ func WriteAuthority(dir string) error {
 		return err
 	}
 	for name, body := range map[string][]byte{
-		"ca-cert.pem": ca.EncodeCertificates(cert), "ca-key.pem": text, "root-cert.pem": ca.EncodeCertificates(root.Cert), "cert-chain.pem": ca.EncodeCertificates(root.Cert),
+		"ca-cert.pem": ca.EncodeCertificates(cert), "ca-key.pem": text,
+		"root-cert.pem": ca.EncodeCertificates(root.Cert), "cert-chain.pem": ca.EncodeCertificates(root.Cert),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), body, 0o600); err != nil {
 			return err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // FileChanges are changes of the files that Shape.Write wrote into dir, which each of so many proxies
@@ -51,8 +53,8 @@ func (s Shape) FileChanges(dir string, proxies, rounds, churn int) []Change {
 func Churn(phase string, proxies, changes int, pace time.Duration, change func(i int, ip string) error) Change {
 	return Change{phase, EDS, proxies, min(changes, 1), func(ctx context.Context, _ int, await func(string)) error {
 		for i := range changes {
-			if err := Wait(ctx, pace); err != nil {
-				return err
+			if !task.Sleep(ctx, pace) {
+				return ctx.Err()
 			}
 			ip := fmt.Sprintf("172.20.%d.%d", i>>8, i&0xff)
 			if i == changes-1 {

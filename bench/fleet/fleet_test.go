@@ -23,6 +23,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	_ "github.com/ashore-mesh/ashore/xds/envoytypes" // for the values of EnvoyFilters
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -46,15 +47,18 @@ func delta(t *testing.T, typeURL, name string, m proto.Message) []byte {
 func smallMesh(t *testing.T, s Shape) *Recording {
 	t.Helper()
 	name := fmt.Sprintf("outbound|8080||%s", s.Host(0))
-	manager, err := anypb.New(&hcmv3.HttpConnectionManager{RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{RouteConfigName: "8080"}}})
+	manager, err := anypb.New(&hcmv3.HttpConnectionManager{
+		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{RouteConfigName: "8080"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	filter := &listenerv3.Filter{Name: "http", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: manager}}
 	judge := &listenerv3.Filter{Name: "deny",
 		ConfigType: &listenerv3.Filter_ConfigDiscovery{ConfigDiscovery: &corev3.ExtensionConfigSource{}}}
-	address := &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "10.0.0.1"}}}
-	endpoint := &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: address}}}
+	address := &corev3.Address{Address: &corev3.Address_SocketAddress{
+		SocketAddress: &corev3.SocketAddress{Address: "10.0.0.1"}}}
+	endpoint := &endpointv3.LbEndpoint{
+		HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: address}}}
 	return &Recording{shape: s, first: map[string][]byte{
 		cdsType: delta(t, cdsType, name, &clusterv3.Cluster{Name: name,
 			ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}}),
@@ -75,9 +79,13 @@ func serveFloor(t *testing.T, rec *Recording, dir string, a *Authority) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	floor, err := NewFloor(rec, a)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- NewFloor(rec, a).Run(ctx, l, dir) }()
+	go func() { done <- floor.Run(ctx, l, dir) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -211,15 +219,15 @@ func TestCostOfNobody(t *testing.T) {
 // What the yardstick writes is right: a mistake in it would be measured as speed.
 func TestShapeIsValid(t *testing.T) {
 	t.Parallel()
-	shape := Shape{Services: 20, Endpoints: 3, Namespaces: 2, Scoped: true, Policies: 5}
+	shape := Shape{Services: 20, Endpoints: 3, Namespaces: 2, Scoped: true, Policies: 5, Filters: 4}
 	dir := t.TempDir()
 	if err := shape.Write(dir); err != nil {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
-	if err != nil || len(files) != 20+2+2+5+1 {
-		t.Fatalf("%d files, %v; want 20 services, 2 routes, 2 sidecars, 5 policies and strict mutual TLS", len(files),
-			err)
+	if err != nil || len(files) != 20+2+2+5+1+4 {
+		t.Fatalf("%d files, %v; want 20 services, 2 routes, 2 sidecars, 5 policies, strict mutual TLS and 4 filters",
+			len(files), err)
 	}
 	for _, f := range files {
 		data, err := os.ReadFile(f)

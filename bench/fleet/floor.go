@@ -11,17 +11,21 @@ import (
 	"strings"
 	"sync"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/fsnotify/fsnotify"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
 )
 
 // Floor sends a Recording to everyone, and for a changed file the bytes that the change must cost
 // at least. Delta only.
 type Floor struct {
-	rec         *Recording          // set once
-	assignments map[string][][]byte // set once; by host
-	authority   *Authority          // set once; nil: without TLS
+	rec         *Recording                         // immutable
+	resources   map[string][]*discoveryv3.Resource // immutable; what was recorded, by type URL
+	assignments map[string][]*discoveryv3.Resource // immutable; those of endpoints by host
+	authority   *Authority                         // immutable; nil: without TLS
 
 	mu  sync.Mutex
 	out map[chan []byte]struct{} // guarded by mu; one channel a stream
@@ -29,14 +33,21 @@ type Floor struct {
 
 // NewFloor makes a floor of rec that speaks mutual TLS with certificates of the authority, unless
 // that is nil.
-func NewFloor(rec *Recording, a *Authority) *Floor {
-	f := &Floor{rec: rec, assignments: map[string][][]byte{}, authority: a, out: map[chan []byte]struct{}{}}
-	for _, d := range rec.resources(EDS) {
-		name := string(bytesField(d, 3))
-		host := name[strings.LastIndexByte(name, '|')+1:]
-		f.assignments[host] = append(f.assignments[host], d)
+func NewFloor(rec *Recording, a *Authority) (*Floor, error) {
+	f := &Floor{rec: rec, resources: map[string][]*discoveryv3.Resource{},
+		assignments: map[string][]*discoveryv3.Resource{}, authority: a, out: map[chan []byte]struct{}{}}
+	for typ, raw := range rec.first {
+		var r discoveryv3.DeltaDiscoveryResponse
+		if err := proto.Unmarshal(raw, &r); err != nil {
+			return nil, fmt.Errorf("recorded %s: %w", typ, err)
+		}
+		f.resources[typ] = r.GetResources()
 	}
-	return f
+	for _, r := range f.resources[EDS] {
+		host := r.GetName()[strings.LastIndexByte(r.GetName(), '|')+1:]
+		f.assignments[host] = append(f.assignments[host], r)
+	}
+	return f, nil
 }
 
 // Run serves on l and watches dir, which holds the files of the recorded mesh, until ctx ends.
@@ -82,17 +93,16 @@ func (f *Floor) stream(_ any, st grpc.ServerStream) error {
 		defer f.mu.Unlock()
 		delete(f.out, push)
 	}()
-	requests := make(chan []byte)
+	requests := make(chan string)
 	go receive(st, requests)
 	sent := map[string]bool{}
 	for {
 		var b []byte
 		select {
-		case raw, more := <-requests:
+		case typ, more := <-requests:
 			if !more {
 				return nil
 			}
-			typ := string(bytesField(raw, 2)) // type_url of a DeltaDiscoveryRequest
 			if sent[typ] {
 				continue // an acknowledgement
 			}
@@ -106,16 +116,18 @@ func (f *Floor) stream(_ any, st grpc.ServerStream) error {
 	}
 }
 
-// receive hands over requests until the stream ends.
-func receive(st grpc.ServerStream, requests chan<- []byte) {
+// receive hands over the types of requests until the stream ends.
+func receive(st grpc.ServerStream, requests chan<- string) {
 	defer close(requests)
 	for {
-		var raw []byte
+		var raw mem.Buffer
 		if err := st.RecvMsg(&raw); err != nil {
 			return // the client left
 		}
+		typ := string(bytesField(raw.ReadOnlyData(), 2)) // type_url of a DeltaDiscoveryRequest
+		raw.Free()
 		select {
-		case requests <- raw:
+		case requests <- typ:
 		case <-st.Context().Done():
 			return
 		}
@@ -143,7 +155,11 @@ func (f *Floor) watch(w *fsnotify.Watcher) error {
 		if err != nil {
 			return fmt.Errorf("changed file: %w", err)
 		}
-		if response := f.changed(filepath.Base(ev.Name), string(body)); response != nil {
+		response, err := f.changed(filepath.Base(ev.Name), string(body))
+		if err != nil {
+			return err
+		}
+		if response != nil {
 			f.broadcast(response)
 		}
 	}
@@ -151,16 +167,16 @@ func (f *Floor) watch(w *fsnotify.Watcher) error {
 }
 
 // changed is what a changed file must cost; nil if that is nothing.
-func (f *Floor) changed(name, body string) []byte {
+func (f *Floor) changed(name, body string) ([]byte, error) {
 	marker := regexp.MustCompile(`marker-[a-z]+-\w+|172\.\d+\.\d+\.\d+`).FindString(body)
 	var i int
 	switch _, err := fmt.Sscanf(name, "svc%d.yaml", &i); {
 	case strings.HasPrefix(name, "policy"):
-		return change(ecdsType, marker, f.rec.resources(ecdsType), firstPolicy)
+		return change(ecdsType, marker, f.resources[ecdsType], firstPolicy)
 	case strings.HasPrefix(name, "route"):
-		return change(rdsType, marker, f.rec.resources(rdsType), "")
+		return change(rdsType, marker, f.resources[rdsType], "")
 	case err != nil || marker == "":
-		return nil
+		return nil, nil
 	}
 	host := f.rec.shape.Host(i) // the marker is the address of an endpoint of version v1
 	return change(EDS, marker, f.assignments[host], "||"+host, "|v1|"+host)

@@ -29,8 +29,9 @@ func (s Shape) node(i int) (*corev3.Node, error) {
 	ip, ns := s.EndpointIP(svc, ep), s.Namespace(svc)
 	meta, err := structpb.NewStruct(map[string]any{
 		"NAMESPACE": ns, "CLUSTER_ID": "Kubernetes", "MESH_ID": "mesh1", "NAME": fmt.Sprintf("vm%d", i),
-		"INSTANCE_IPS": ip, "ISTIO_VERSION": "1.31.0", "SERVICE_ACCOUNT": s.Account(svc), "WORKLOAD_NAME": fmt.Sprintf("svc%d", svc),
-		"LABELS": map[string]any{"app": fmt.Sprintf("svc%d", svc), "version": fmt.Sprintf("v%d", ep%2+1)},
+		"INSTANCE_IPS": ip, "ISTIO_VERSION": "1.31.0", "SERVICE_ACCOUNT": s.Account(svc),
+		"WORKLOAD_NAME": fmt.Sprintf("svc%d", svc),
+		"LABELS":        map[string]any{"app": fmt.Sprintf("svc%d", svc), "version": fmt.Sprintf("v%d", ep%2+1)},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("node of proxy %d: %w", i, err)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +16,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
+
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 const (
@@ -67,17 +69,15 @@ func (p *proxy) run(ctx context.Context, addr string) {
 		if p.ready.Load() {
 			back = firstBackoff
 		}
-		select {
-		case <-ctx.Done():
+		if !task.Sleep(ctx, rand.N(back)) {
 			return
-		case <-time.After(rand.N(back)):
 		}
 	}
 }
 
 // connect opens one stream and serves it until it ends.
 func (p *proxy) connect(ctx context.Context, addr string) error {
-	st, conn, err := open(ctx, addr, p.tls, &p.buffers)
+	st, conn, err := open(ctx, addr, p.tls)
 	if err != nil {
 		return err
 	}
@@ -92,16 +92,14 @@ func (p *proxy) connect(ctx context.Context, addr string) error {
 	}
 }
 
-// open dials addr, with TLS when there is a configuration for it, and opens a stream that carries raw
-// bytes in memory of buffers.
-func open(ctx context.Context, addr string, secure *tls.Config, buffers *sync.Pool) (grpc.ClientStream,
-	*grpc.ClientConn, error) {
+// open dials addr, with TLS when there is a configuration for it, and opens a stream of rawCodec.
+func open(ctx context.Context, addr string, secure *tls.Config) (grpc.ClientStream, *grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if secure != nil {
 		creds = credentials.NewTLS(secure)
 	}
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(creds),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(rawCodec{buffers})),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(rawCodec{})),
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window))
 	if err != nil {
 		return nil, nil, fmt.Errorf("dial %s: %w", addr, err)
@@ -123,13 +121,12 @@ func (p *proxy) begin(st grpc.ClientStream) error {
 // receive takes one response, acknowledges it, asks for what it names, and reports what was waited
 // for.
 func (p *proxy) receive(st grpc.ClientStream) error {
-	var raw []byte
+	var raw mem.Buffer
 	if err := st.RecvMsg(&raw); err != nil {
 		return fmt.Errorf("%s: %w", p.node.GetId(), err)
 	}
-	err := p.handle(st, raw)
-	p.buffers.Put(&raw)
-	return err
+	defer raw.Free()
+	return p.handle(st, raw.ReadOnlyData())
 }
 
 func (p *proxy) handle(st grpc.ClientStream, raw []byte) error {
@@ -145,6 +142,9 @@ func (p *proxy) handle(st grpc.ClientStream, raw []byte) error {
 		if arrived, asked := p.want[r.typeURL][string(res.name)]; asked && !arrived {
 			p.want[r.typeURL][string(res.name)] = true
 		}
+	}
+	for _, name := range r.removed { // the mesh changed since the proxy asked
+		delete(p.want[r.typeURL], name)
 	}
 	if err := p.follow(st, r); err != nil {
 		return err

@@ -8,14 +8,16 @@ import (
 	"slices"
 	"time"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
 )
 
 // Recording is what a server sent to one proxy, encoded: the whole first answer of each type.
 type Recording struct {
 	shape Shape
-	first map[string][]byte // type URL -> response
+	first map[string][]byte // by type URL
 }
 
 // Record connects one delta proxy to addr, with a certificate of the authority unless that is nil,
@@ -27,7 +29,7 @@ func Record(ctx context.Context, addr string, shape Shape, a *Authority) (*Recor
 	if err != nil {
 		return nil, err
 	}
-	st, conn, err := open(ctx, addr, secure, nil)
+	st, conn, err := open(ctx, addr, secure)
 	if err != nil {
 		return nil, err
 	}
@@ -48,10 +50,11 @@ func (r *Recording) fill(st grpc.ClientStream) error {
 		return err
 	}
 	for !p.ready.Load() {
-		var raw []byte
-		if err := st.RecvMsg(&raw); err != nil {
+		var received mem.Buffer
+		if err := st.RecvMsg(&received); err != nil {
 			return err
 		}
+		raw := received.ReadOnlyData()
 		typ := parse(raw).typeURL
 		// one type in several responses is one message: repeated fields append
 		r.first[typ] = append(r.first[typ], raw...)
@@ -62,32 +65,16 @@ func (r *Recording) fill(st grpc.ClientStream) error {
 	return nil
 }
 
-// resources are the recorded resources of a type.
-func (r *Recording) resources(typeURL string) (out [][]byte) {
-	fields(r.first[typeURL], func(num protowire.Number, d []byte) {
-		if num == 2 {
-			out = append(out, d)
-		}
-	})
-	return out
-}
-
 // change is the least response that a change can cost: those of some resources that contain one of
 // some texts, and the marker of the change, as the name of a removed resource, which simulated
 // proxies ignore.
-func change(typeURL, marker string, resources [][]byte, texts ...string) []byte {
-	var out []byte
-	for _, d := range resources {
-		contains := func(text string) bool { return bytes.Contains(d, []byte(text)) }
+func change(typeURL, marker string, resources []*discoveryv3.Resource, texts ...string) ([]byte, error) {
+	out := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURL, Nonce: "n", RemovedResources: []string{marker}}
+	for _, r := range resources {
+		contains := func(text string) bool { return bytes.Contains(r.GetResource().GetValue(), []byte(text)) }
 		if slices.ContainsFunc(texts, contains) {
-			out = appendField(out, 2, d) // resources
+			out.Resources = append(out.Resources, r)
 		}
 	}
-	out = appendField(out, 4, []byte(typeURL))
-	out = appendField(out, 5, []byte("n")) // nonce
-	return appendField(out, 6, []byte(marker))
-}
-
-func appendField(b []byte, num protowire.Number, value []byte) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(b, num, protowire.BytesType), value)
+	return proto.Marshal(out)
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // RunConfig is one measurement.
@@ -150,8 +152,8 @@ func (f *fleet) phase(ctx context.Context, name string, expect int, seen <-chan 
 		return fmt.Errorf("phase %s: %w", name, err)
 	}
 	arrived, last := f.collect(ctx, expect, seen)
-	if err := Wait(ctx, f.cfg.Settle); err != nil {
-		return err
+	if !task.Sleep(ctx, f.cfg.Settle) {
+		return ctx.Err()
 	}
 	after, err := CostOf(f.cfg.PID)
 	if err != nil {
@@ -188,14 +190,4 @@ func (f *fleet) received() int64 {
 		n += p.received.Load()
 	}
 	return n
-}
-
-// Wait waits for d, or less when ctx ends.
-func Wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

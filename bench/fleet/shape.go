@@ -151,7 +151,8 @@ spec:
 
 // filterFile is EnvoyFilter i.
 func (s Shape) filterFile(i int) string {
-	const head = "apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nmetadata: {name: filter%d, namespace: %s}\nspec:\n"
+	const head = "apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\n" +
+		"metadata: {name: filter%d, namespace: %s}\nspec:\n"
 	svc := i % s.Services
 	if i%2 == 0 {
 		return fmt.Sprintf(head+`  configPatches:
@@ -163,7 +164,13 @@ func (s Shape) filterFile(i int) string {
 	return fmt.Sprintf(head+`  workloadSelector: {labels: {app: svc%d}}
   configPatches:
   - applyTo: HTTP_FILTER
-    match: {context: SIDECAR_INBOUND, listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.filters.http.router}}}}}
+    match:
+      context: SIDECAR_INBOUND
+      listener:
+        filterChain:
+          filter:
+            name: envoy.filters.network.http_connection_manager
+            subFilter: {name: envoy.filters.http.router}
     patch:
       operation: INSERT_BEFORE
       value:

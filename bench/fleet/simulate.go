@@ -3,18 +3,15 @@ package fleet
 import (
 	"context"
 	"crypto/tls"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 )
 
-// Simulator makes simulated Envoys, which share what they know of resources, and memory. Safe for
-// concurrent use.
+// Simulator makes simulated Envoys, which share what they know of resources. Safe for concurrent use.
 type Simulator struct {
 	refs       *refs
-	buffers    sync.Pool
 	extensions []*corev3.Extension
 	current    atomic.Pointer[watch] // what its proxies wait for; nil: nothing
 }

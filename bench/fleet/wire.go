@@ -2,8 +2,6 @@ package fleet
 
 import (
 	"fmt"
-	"slices"
-	"sync"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -27,10 +25,9 @@ const (
 	deltaMethod = "/" + service + "/DeltaAggregatedResources"
 )
 
-// rawCodec carries messages as bytes. Received ones are in memory of buffers, unless that is nil,
-// for whoever received them to give back: a fleet that asks the kernel for a megabyte for each
-// response spends more time on that than the server on the response.
-type rawCodec struct{ buffers *sync.Pool }
+// rawCodec carries messages as bytes. A received one is a mem.Buffer, to be freed: a fleet that asks
+// the kernel for a megabyte for each response spends more time on that than the server on the response.
+type rawCodec struct{}
 
 func (rawCodec) Name() string { return "proto" }
 
@@ -46,18 +43,12 @@ func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	}
 }
 
-func (c rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	to, ok := v.(*[]byte)
+func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	to, ok := v.(*mem.Buffer)
 	if !ok {
 		return fmt.Errorf("cannot receive a %T", v)
 	}
-	if c.buffers != nil {
-		if used, ok := c.buffers.Get().(*[]byte); ok {
-			*to = (*used)[:0]
-		}
-	}
-	*to = slices.Grow(*to, data.Len())[:data.Len()]
-	data.CopyTo(*to)
+	*to = data.MaterializeToBuffer(mem.DefaultBufferPool())
 	return nil
 }
 
@@ -68,6 +59,7 @@ type resource struct{ name, value []byte }
 type response struct {
 	typeURL, nonce string
 	resources      []resource
+	removed        []string // names of resources that do not exist
 }
 
 // fields calls f for each field of b that has bytes; it ends where b is not a message.
@@ -109,6 +101,8 @@ func parse(raw []byte) (r response) {
 			r.typeURL = string(d)
 		case 5:
 			r.nonce = string(d)
+		case 6:
+			r.removed = append(r.removed, string(d))
 		}
 	})
 	return r

@@ -25,15 +25,16 @@ func (e *echo) call(w http.ResponseWriter, r *http.Request) {
 	e.requests.Add(1)
 	url := r.URL.Query().Get("url")
 	if url == "" {
-		badRequest(w, "url", url, "the URL to ask")
+		badRequest(w, errors.New(`url="": want the URL to ask`))
 		return
 	}
-	if v := r.URL.Query().Get("times"); v != "" {
-		times, err := strconv.Atoi(v)
-		if err != nil || times < 1 || times > maxTimes {
-			badRequest(w, "times", v, fmt.Sprintf("a number from 1 to %d", maxTimes))
-			return
-		}
+	times, err := parameter("times", r.URL.Query().Get("times"), 0, 1, maxTimes, strconv.Atoi,
+		fmt.Sprintf("a number from 1 to %d", maxTimes))
+	if err != nil {
+		badRequest(w, err)
+		return
+	}
+	if times > 0 {
 		writeJSON(w, http.StatusOK, e.callTimes(r, url, times))
 		return
 	}

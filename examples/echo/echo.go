@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -73,16 +75,28 @@ func asked(r *http.Request, name string) string {
 	return r.Header.Get("x-" + name)
 }
 
-// badRequest says what is wrong with a parameter.
-func badRequest(w http.ResponseWriter, name, value, want string) {
-	http.Error(w, fmt.Sprintf("%s=%q: want %s", name, value, want), http.StatusBadRequest)
+// parameter parses the value of a parameter, which is from least to most. An empty value is absent.
+func parameter[T cmp.Ordered](name, value string, absent, least, most T, parse func(string) (T, error),
+	want string) (T, error) {
+	if value == "" {
+		return absent, nil
+	}
+	v, err := parse(value)
+	if err != nil || v < least || v > most {
+		return v, fmt.Errorf("%s=%q: want %s", name, value, want)
+	}
+	return v, nil
 }
+
+func parseFloat(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
+
+func badRequest(w http.ResponseWriter, err error) { http.Error(w, err.Error(), http.StatusBadRequest) }
 
 func (e *echo) reply(w http.ResponseWriter, r *http.Request) {
 	count := e.requests.Add(1)
 	size, err := io.Copy(io.Discard, r.Body)
 	if err != nil {
-		http.Error(w, "read the body: "+err.Error(), http.StatusBadRequest)
+		badRequest(w, fmt.Errorf("read the body: %w", err))
 		return
 	}
 	status, ok := e.trouble(w, r)
@@ -99,36 +113,21 @@ func (e *echo) reply(w http.ResponseWriter, r *http.Request) {
 // trouble waits and chooses the status as the request asks for; not ok when it has answered
 // already.
 func (e *echo) trouble(w http.ResponseWriter, r *http.Request) (status int, ok bool) {
-	status = http.StatusOK
-	if v := asked(r, "delay"); v != "" {
-		d, err := time.ParseDuration(v)
-		if err != nil || d < 0 {
-			badRequest(w, "delay", v, "a duration such as 200ms")
-			return 0, false
-		}
-		select {
-		case <-r.Context().Done():
-			return 0, false
-		case <-time.After(d):
-		}
+	delay, err1 := parameter("delay", asked(r, "delay"), 0, 0, time.Hour, time.ParseDuration, "a duration such as 200ms")
+	status, err2 := parameter("status", asked(r, "status"), http.StatusOK, 200, 599, strconv.Atoi,
+		"a number from 200 to 599")
+	share, err3 := parameter("fail", asked(r, "fail"), 0, 0, 1, parseFloat, "a share from 0 to 1")
+	if err := errors.Join(err1, err2, err3); err != nil {
+		badRequest(w, err)
+		return 0, false
 	}
-	if v := asked(r, "status"); v != "" {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 200 || n > 599 {
-			badRequest(w, "status", v, "a number from 200 to 599")
-			return 0, false
-		}
-		status = n
+	select {
+	case <-r.Context().Done():
+		return 0, false
+	case <-time.After(delay):
 	}
-	if v := asked(r, "fail"); v != "" {
-		share, err := strconv.ParseFloat(v, 64)
-		if err != nil || share < 0 || share > 1 {
-			badRequest(w, "fail", v, "a share from 0 to 1")
-			return 0, false
-		}
-		if rand.Float64() < share {
-			status = http.StatusServiceUnavailable
-		}
+	if rand.Float64() < share {
+		status = http.StatusServiceUnavailable
 	}
 	return status, true
 }
@@ -136,22 +135,13 @@ func (e *echo) trouble(w http.ResponseWriter, r *http.Request) (status int, ok b
 // stream sends lines one at a time.
 func (e *echo) stream(w http.ResponseWriter, r *http.Request) {
 	e.requests.Add(1)
-	chunks, every := 5, 100*time.Millisecond
-	if v := r.URL.Query().Get("chunks"); v != "" {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 0 {
-			badRequest(w, "chunks", v, "a number")
-			return
-		}
-		chunks = n
-	}
-	if v := r.URL.Query().Get("every"); v != "" {
-		d, err := time.ParseDuration(v)
-		if err != nil || d < 0 {
-			badRequest(w, "every", v, "a duration such as 100ms")
-			return
-		}
-		every = d
+	q := r.URL.Query()
+	chunks, err1 := parameter("chunks", q.Get("chunks"), 5, 0, 1_000_000, strconv.Atoi, "a number up to 1000000")
+	every, err2 := parameter("every", q.Get("every"), 100*time.Millisecond, 0, time.Hour, time.ParseDuration,
+		"a duration such as 100ms")
+	if err := errors.Join(err1, err2); err != nil {
+		badRequest(w, err)
+		return
 	}
 	out := http.NewResponseController(w)
 	for i := range chunks {

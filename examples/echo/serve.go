@@ -2,12 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/httpserver"
 	"github.com/ashore-mesh/ashore/internal/task"
 )
 
@@ -26,21 +25,5 @@ func (c *config) runHTTP(ctx context.Context, l net.Listener) error {
 	s := &http.Server{Handler: e, ReadHeaderTimeout: 10 * time.Second, Protocols: new(http.Protocols)}
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetUnencryptedHTTP2(true)
-	ended := make(chan error, 1)
-	stop := context.AfterFunc(ctx, func() {
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.grace)
-		defer cancel()
-		err := s.Shutdown(grace)
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = s.Close()
-		}
-		ended <- err
-	})
-	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		if !stop() {
-			err = errors.Join(err, <-ended)
-		}
-		return fmt.Errorf("serve: %w", err)
-	}
-	return <-ended
+	return httpserver.Run(ctx, s, l, c.grace)
 }

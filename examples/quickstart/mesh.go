@@ -148,10 +148,8 @@ func until(ctx context.Context, ok func() error) error {
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !task.Sleep(ctx, 50*time.Millisecond) {
 			return err
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }

@@ -25,7 +25,9 @@ func (m *mesh) lock() (*os.File, error) {
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = fmt.Errorf("a quickstart runs in %s already: end it by Ctrl-C there, or give this one others: make run ARGS=\"--dir .run2 --network 127.0.9 --xds-address 127.0.9.1:15012 --metrics-address 127.0.9.1:15014\"", m.o.dir)
+			err = fmt.Errorf("a quickstart runs in %s already: end it by Ctrl-C there, or give this one others: "+
+				"make run ARGS=\"--dir .run2 --network 127.0.9 --xds-address 127.0.9.1:15012 --metrics-address 127.0.9.1:15014\"",
+				m.o.dir)
 		}
 		return nil, errors.Join(err, f.Close())
 	}
@@ -80,7 +82,8 @@ func (m *mesh) copy(from, to string) error {
 
 // writeSettings writes the settings file of ashored. Quoted as JSON, every path is YAML.
 func (m *mesh) writeSettings() error {
-	text := fmt.Sprintf("sources: [{kind: files, folder: %q}, {kind: store}]\nstate: %q\nxds: {address: %q}\nmetrics: {address: %q}\nadmin: {socket: %q}\n",
+	text := fmt.Sprintf("sources: [{kind: files, folder: %q}, {kind: store}]\nstate: %q\nxds: {address: %q}\n"+
+		"metrics: {address: %q}\nadmin: {socket: %q}\n",
 		m.config(), m.state(), m.o.xds, m.o.metrics, m.socket())
 	return os.WriteFile(m.settings(), []byte(text), 0o644)
 }
@@ -106,7 +109,8 @@ func (m *mesh) checkPorts(ctx context.Context) error {
 			err = l.Close()
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("port of %s: %w; end what has it (\"ss -ltnp\" shows it), or choose another: make run ARGS=\"%s\"", p.of, err, p.change))
+			errs = append(errs, fmt.Errorf("port of %s: %w; end what has it (\"ss -ltnp\" shows it), or choose another: "+
+				"make run ARGS=\"%s\"", p.of, err, p.change))
 		}
 	}
 	return errors.Join(errs...)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/task"
 )
 
 // killAfter is how long a program may take to end.
@@ -55,10 +57,8 @@ func (p *program) run(ctx context.Context) error {
 			return fmt.Errorf("%s ended (%w). The end of its log, %s:\n%s", p.name, err, p.log, tail(p.log))
 		}
 		p.ended(err)
-		select {
-		case <-ctx.Done():
+		if !task.Sleep(ctx, p.revive) {
 			return nil
-		case <-time.After(p.revive):
 		}
 	}
 }
@@ -87,8 +87,8 @@ func (p *program) once(ctx context.Context) error {
 
 // killed says that a program was ended by a signal.
 func killed(err error) bool {
-	var e *exec.ExitError
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*exec.ExitError](err)
+	if !ok {
 		return false
 	}
 	s, ok := e.Sys().(syscall.WaitStatus)

@@ -50,8 +50,8 @@ func build(t *testing.T, network, xds, metrics string) []string {
 		}
 	})
 	return []string{"--programs", programs, "--echo", filepath.Join(programs, "echo"), "--envoy", envoy, "--example",
-		"config",
-		"--dir", filepath.Join(dir, "run"), "--network", network, "--xds-address", xds, "--metrics-address", metrics, "--experiments", "experiments"}
+		"config", "--dir", filepath.Join(dir, "run"), "--network", network, "--xds-address", xds,
+		"--metrics-address", metrics, "--experiments", "experiments"}
 }
 
 // The quickstart works with everything real: traffic flows, all experiments come out right, and
@@ -69,8 +69,8 @@ func TestSmoke(t *testing.T) {
 	if err := m.Run(t.Context()); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
-	for _, want := range []string{"Traffic flows", `did you mean "subset"?`, "ashored is back", "received the caller's identity",
-		"status 403:20", "DENIED", "REVOKED"} {
+	for _, want := range []string{"Traffic flows", `did you mean "subset"?`, "ashored is back",
+		"received the caller's identity", "status 403:20", "DENIED", "REVOKED"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in the output:\n%s", want, out.String())
 		}

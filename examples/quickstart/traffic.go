@@ -13,19 +13,14 @@ type share struct {
 }
 
 // failed is how many requests failed.
-func (s share) failed() int {
-	n := 0
-	for _, f := range s.Failures {
-		n += f
-	}
-	return n
-}
+func (s share) failed() int { return sum(s.Failures) }
 
 // total is how many requests were made.
-func (s share) total() int {
-	n := s.failed()
-	for _, a := range s.Answers {
-		n += a
+func (s share) total() int { return s.failed() + sum(s.Answers) }
+
+func sum(counts map[string]int) (n int) {
+	for _, c := range counts {
+		n += c
 	}
 	return n
 }

@@ -184,7 +184,8 @@ func (c *collector) node(place string, n *yaml.Node, text []byte) {
 		if spec := child(n, "spec"); spec != nil && child(spec, "meshConfig") != nil {
 			c.add(document{place: place, kind: meshConfig, text: marshal(child(spec, "meshConfig"))})
 		}
-	case slices.Contains([]string{"networking.istio.io", "security.istio.io", "telemetry.istio.io", "extensions.istio.io"}, group):
+	case slices.Contains([]string{"networking.istio.io", "security.istio.io", "telemetry.istio.io",
+		"extensions.istio.io"}, group):
 		c.object(place, kind, n, text)
 	case kind == "" && child(n, "meshConfig") != nil: // values of a Helm chart
 		c.add(document{place: place, kind: meshConfig, text: marshal(child(n, "meshConfig"))})

@@ -110,8 +110,8 @@ func ashore(d document) (refused error, ignored []string) {
 		}
 		_, problems = config.ParseMesh("", node.Content[0])
 	case proxyAnnotation:
-		group := fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: WorkloadGroup\nmetadata: {name: example, annotations: {%s: %q}}\n"+
-			"spec: {template: {}}\n", proxyAnnotation, d.text)
+		group := fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: WorkloadGroup\n"+
+			"metadata: {name: example, annotations: {%s: %q}}\nspec: {template: {}}\n", proxyAnnotation, d.text)
 		problems = config.Parse("", []byte(group)).Problems
 	default:
 		problems = config.Parse("", d.text).Problems

@@ -89,7 +89,7 @@ func newShell(t *testing.T, name string, pairs []string) *shell {
 	s.link("bin/ashorectl", harness.Program("ashorectl"))
 	s.link(".tools/envoy", testenvoy.Path(t))
 	s.link(".tools/consul", testconsul.Path(t))
-	s.link(".tools/echo", harness.Build(t, "./examples/echo"))
+	s.link(".tools/echo", harness.Build(t, "examples/echo"))
 	s.copy()
 	return s
 }

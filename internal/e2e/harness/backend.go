@@ -9,6 +9,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -114,7 +115,7 @@ func (b *Backend) Requests() int64 { return b.requests.Load() }
 func (b *Backend) Last() []Seen {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return append([]Seen(nil), b.seen...)
+	return slices.Clone(b.seen)
 }
 
 // Drain stops it gracefully: open requests are answered, new connections refused.

@@ -28,9 +28,9 @@ type Mesh struct {
 	next   atomic.Int32
 	ns     *Namespace
 
-	settings string   // of a secure mesh: the settings file; empty: development
+	secure   bool     // else in development
+	settings string   // what a test adds to the settings file
 	sources  []string // before its files
-	further  string   // of a mesh in development: more of its settings file
 }
 
 // subnets numbers the loopback networks of this process.
@@ -46,7 +46,7 @@ func StateOn(prepare func(dir string)) Option { return func(m *Mesh) { prepare(m
 func On(subnet string) Option { return func(m *Mesh) { m.subnet = subnet } }
 
 // Further are more settings of a mesh in development: "mcp: {readers: [anybody]}".
-func Further(settings string) Option { return func(m *Mesh) { m.further = settings + "\n" } }
+func Further(settings string) Option { return func(m *Mesh) { m.settings = settings } }
 
 // In runs ashored in a network namespace, at its loopback address.
 func In(ns *Namespace) Option { return func(m *Mesh) { m.ns, m.subnet = ns, "127.0.0." } }
@@ -71,8 +71,8 @@ func New(t testing.TB, files map[string]string, options ...Option) *Mesh {
 	for _, o := range options {
 		o(m)
 	}
-	if m.settings != "" {
-		m.Configure(m.settings)
+	m.configure()
+	if m.secure {
 		m.initialize()
 	}
 	m.Start()
@@ -82,7 +82,7 @@ func New(t testing.TB, files map[string]string, options ...Option) *Mesh {
 // initialize creates the control plane, unless there is one already.
 func (m *Mesh) initialize() {
 	m.T.Helper()
-	out, code, err := toEnd(append(m.ns.prefix(), filepath.Join(programs, "ashored"), "init", "--config", m.SettingsFile()))
+	out, code, err := toEnd(append(m.ns.prefix(), Program("ashored"), "init", "--config", m.SettingsFile()))
 	if err != nil || code != 0 {
 		m.T.Fatalf("ashored init: exit code %d, %v\n%s", code, err, out)
 	}
@@ -119,13 +119,9 @@ func (m *Mesh) IP() string { return fmt.Sprintf("%s%d", m.subnet, m.next.Add(1))
 // Start runs ashored, again after it was killed or stopped, and waits until it serves.
 func (m *Mesh) Start() {
 	m.T.Helper()
-	argv := append(m.ns.prefix(), filepath.Join(programs, "ashored"))
-	if m.settings == "" {
-		argv = append(argv, m.developed()...)
-		argv = append(argv, "--set", "state="+m.State, "--set", "xds.plaintextAddress="+m.XDS(),
-			"--set", "metrics.address="+m.Metrics(), "--set", "admin.socket="+m.Socket())
-	} else {
-		argv = append(argv, "--config", m.SettingsFile())
+	argv := append(m.ns.prefix(), Program("ashored"), "--config", m.SettingsFile())
+	if !m.secure {
+		argv = append(argv, "--dev")
 	}
 	m.Ashored = start(m.T, "ashored", 0, argv...)
 	m.Admin = admin.NewClient(m.Socket())
@@ -136,17 +132,6 @@ func (m *Mesh) Start() {
 		_, err := admin.Send(context.Background(), m.Admin, admin.CallStatus, admin.None{})
 		return err
 	})
-}
-
-// developed are the flags of a development run that say what it reads.
-func (m *Mesh) developed() []string {
-	if len(m.sources) == 0 && m.further == "" {
-		return []string{"--dev", "--files", m.Files}
-	}
-	if err := os.WriteFile(m.SettingsFile(), []byte(m.sourceList()+m.further), 0o600); err != nil {
-		m.T.Fatal(err)
-	}
-	return []string{"--dev", "--config", m.SettingsFile()}
 }
 
 // Write puts a file in place by rename, as deployment tools do. Its name may contain folders.

@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -18,19 +17,25 @@ var programs string
 // Program is the path of one of the programs under test.
 func Program(name string) string { return filepath.Join(programs, name) }
 
-// Build builds another program of the module, "./examples/echo", and returns its path.
-func Build(t testing.TB, pkg string) string {
+// Build builds another program of the module, "examples/echo", and returns its path.
+func Build(t testing.TB, folder string) string {
 	t.Helper()
-	root, err := moduleRoot()
-	if err != nil {
+	if err := build(folder); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.Command("go", "build", "-o", programs+"/", pkg)
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", pkg, err, out)
+	return Program(filepath.Base(folder))
+}
+
+// build builds programs of the module.
+func build(folders ...string) error {
+	args := []string{"build", "-o", programs + "/"}
+	for _, f := range folders {
+		args = append(args, "github.com/ashore-mesh/ashore/"+f)
 	}
-	return filepath.Join(programs, filepath.Base(pkg))
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", folders, err, out)
+	}
+	return nil
 }
 
 // together is how many tests of a package run at a time, unless -parallel is given. Most of the time
@@ -65,16 +70,10 @@ func run(m *testing.M) (int, error) {
 	if err := os.Chmod(dir, 0o755); err != nil { // some run as another user
 		return 0, err
 	}
-	root, err := moduleRoot()
-	if err != nil {
+	programs = dir
+	if err := build("cmd/ashored", "cmd/ashore-agent", "cmd/ashorectl"); err != nil {
 		return 0, err
 	}
-	build := exec.Command("go", "build", "-o", dir+"/", "./cmd/ashored", "./cmd/ashore-agent", "./cmd/ashorectl")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("build the programs: %w\n%s", err, out)
-	}
-	programs = dir
 	code := m.Run()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
@@ -82,19 +81,4 @@ func run(m *testing.M) (int, error) {
 		}
 	}
 	return code, nil
-}
-
-// moduleRoot is the folder of go.mod above the test.
-func moduleRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		} else if dir == filepath.Dir(dir) {
-			return "", errors.New("no go.mod above the test")
-		}
-	}
 }

@@ -98,7 +98,7 @@ func (m *Mesh) StartProxy(w Workload) *Proxy {
 	case w.Redirected != nil:
 		interception, gid = "redirect", ProxyGID
 	}
-	argv = append(argv, filepath.Join(programs, "ashore-agent"), "run", "--dev", "--xds", m.XDS(), "--namespace",
+	argv = append(argv, Program("ashore-agent"), "run", "--dev", "--xds", m.XDS(), "--namespace",
 		cmp.Or(w.Namespace, "default"), "--interception", interception)
 	p.Process = start(m.T, "proxy "+w.Name, gid, append(argv, p.flags(w)...)...)
 	return p

@@ -22,22 +22,24 @@ import (
 )
 
 // Secure makes ashored serve only TLS, with its certificate authority: workloads Join. The text is
-// further YAML of the settings file, "ca: {validity: 1m}"; what the harness sets itself is files,
+// further YAML of the settings file, "ca: {validity: 1m}"; what the harness sets itself is sources,
 // state, xds, metrics, admin.
-func Secure(settings string) Option {
-	return func(m *Mesh) { m.settings = settings + "\n" }
-}
+func Secure(settings string) Option { return func(m *Mesh) { m.secure, m.settings = true, settings } }
 
 // Sources are further sources of a mesh, which decide before its files: "{kind: mcp, address: …}".
 func Sources(list ...string) Option { return func(m *Mesh) { m.sources = append(m.sources, list...) } }
 
-// Configure replaces the settings file of a secure mesh; it takes effect with the next Start.
-func (m *Mesh) Configure(settings string) {
+// configure writes the settings file.
+func (m *Mesh) configure() {
 	m.T.Helper()
-	m.settings = settings
-	text := fmt.Sprintf("%sstate: %s\nxds: {address: %q}\nmetrics: {address: %q, targetsTokenFile: %s}\n"+
-		"admin: {socket: %s}\n%s",
-		m.sourceList(), m.State, m.TLS(), m.Metrics(), m.TargetsToken(), m.Socket(), settings)
+	sources := append(slices.Clone(m.sources), fmt.Sprintf("{kind: files, folder: %s}", m.Files), "{kind: store}")
+	xds := "plaintextAddress: " + m.XDS()
+	if m.secure {
+		xds = "address: " + m.TLS()
+	}
+	text := fmt.Sprintf("sources: [%s]\nstate: %s\nxds: {%s}\nmetrics: {address: %q, targetsTokenFile: %s}\n"+
+		"admin: {socket: %s}\n%s\n", strings.Join(sources, ", "), m.State, xds, m.Metrics(), m.TargetsToken(), m.Socket(),
+		m.settings)
 	if err := os.WriteFile(m.SettingsFile(), []byte(text), 0o600); err != nil {
 		m.T.Fatal(err)
 	}
@@ -47,25 +49,13 @@ func (m *Mesh) Configure(settings string) {
 func (m *Mesh) Reload(sources ...string) {
 	m.T.Helper()
 	m.sources = sources
-	m.Configure(m.settings)
-	m.HangUp()
-}
-
-// HangUp makes ashored reload its settings, and does not wait.
-func (m *Mesh) HangUp() {
-	m.T.Helper()
+	m.configure()
 	if err := syscall.Kill(m.Ashored.PID(), syscall.SIGHUP); err != nil {
 		m.T.Fatal(err)
 	}
 }
 
-// sourceList is the setting sources.
-func (m *Mesh) sourceList() string {
-	sources := append(slices.Clone(m.sources), fmt.Sprintf("{kind: files, folder: %s}", m.Files), "{kind: store}")
-	return fmt.Sprintf("sources: [%s]\n", strings.Join(sources, ", "))
-}
-
-// SettingsFile is the path of the settings of a secure mesh.
+// SettingsFile is the path of ashored's settings.
 func (m *Mesh) SettingsFile() string { return filepath.Join(filepath.Dir(m.State), "ashored.yaml") }
 
 // TargetsToken is the path of the token for Prometheus' service discovery, which a test writes.
@@ -91,7 +81,7 @@ func Line(t testing.TB, token admin.Token) []string {
 	if len(token.Join) < 3 || token.Join[0] != "ashore-agent" || token.Join[1] != "join" {
 		t.Fatalf("the command to join is %q, want ashore-agent join …", token.Join)
 	}
-	words := append([]string{filepath.Join(programs, "ashore-agent")}, token.Join[1:]...)
+	words := append([]string{Program("ashore-agent")}, token.Join[1:]...)
 	return append(words, "--token-file", TokenFile(t, token.Token))
 }
 
@@ -131,7 +121,7 @@ func briefDrain() []string { return []string{"--set", "drain.maximum=1s"} }
 // does not wait.
 func (p *Proxy) Run(flags ...string) {
 	p.mesh.T.Helper()
-	argv := append([]string{filepath.Join(programs, "ashore-agent"), "run", "--state", p.State}, flags...)
+	argv := append([]string{Program("ashore-agent"), "run", "--state", p.State}, flags...)
 	p.Process = start(p.mesh.T, p.name, 0, argv...)
 }
 
@@ -174,10 +164,8 @@ func (p *Proxy) WantLine(line string, words ...string) {
 		if err != nil {
 			return err
 		}
-		for _, w := range words {
-			if !strings.Contains(r.Line(line), w) {
-				return fmt.Errorf("it says %q", r.Line(line))
-			}
+		if !hasAll(r.Line(line), words) {
+			return fmt.Errorf("it says %q", r.Line(line))
 		}
 		return nil
 	})
@@ -186,7 +174,7 @@ func (p *Proxy) WantLine(line string, words ...string) {
 // Command runs one of the programs under test to its end, and returns what it printed and its exit
 // code.
 func Command(program string, args ...string) (string, int, error) {
-	return toEnd(append([]string{filepath.Join(programs, program)}, args...))
+	return toEnd(append([]string{Program(program)}, args...))
 }
 
 // toEnd runs a command to its end.
@@ -275,13 +263,12 @@ func (m *Mesh) Audited(action string, words ...string) audit.Event {
 		var others []string
 		for _, e := range events {
 			text := fmt.Sprintf("%s %s %s %s %v", e.Actor, e.Target, e.Outcome, e.Reason, e.Details)
-			lacks := func(word string) bool { return !strings.Contains(text, word) }
 			switch {
 			case e.Action != action:
-			case slices.ContainsFunc(words, lacks):
-				others = append(others, text)
-			default:
+			case hasAll(text, words):
 				found = e
+			default:
+				others = append(others, text)
 			}
 		}
 		if err == nil && found.Action == "" {
@@ -302,12 +289,16 @@ func (m *Mesh) WantProblem(words ...string) {
 		}
 		var texts []string
 		for _, p := range list {
-			lacks := func(word string) bool { return !strings.Contains(p.Text, word) }
-			if !slices.ContainsFunc(words, lacks) {
+			if hasAll(p.Text, words) {
 				return nil
 			}
 			texts = append(texts, p.Text)
 		}
 		return fmt.Errorf("the problems are %q", texts)
 	})
+}
+
+// hasAll reports whether a text contains all words.
+func hasAll(text string, words []string) bool {
+	return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) })
 }

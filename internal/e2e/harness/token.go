@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 )
 
 // issuerKey is the key of an issuer of tokens, made of its name.
@@ -37,9 +38,9 @@ func keySet(t testing.TB, name string) string {
 // Expand writes out what stands for keys and tokens:
 //
 //	$KEYS(name)                       the key set of an issuer
-//	$TOKEN(key=name;iss=x;exp=-1h)    a token; each further claim is a text, or a list when it holds "|", and its
-//	                                  name's dots lead into objects; after ":=" stands its JSON. exp is from now on, 1h when it is missing;
-//	                                  "after" stands behind the signature
+//	$TOKEN(key=name;iss=x;exp=-1h)    a token; each further claim is a text, or a list when it holds "|", and
+//	                                  its name's dots lead into objects; after ":=" stands its JSON. exp is
+//	                                  from now on, 1h when it is missing; "after" stands behind the signature
 //	$BEARER(…)                        the same after "Bearer "
 func Expand(t testing.TB, text string) string {
 	t.Helper()
@@ -96,15 +97,7 @@ func token(t testing.TB, spec string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := json.Marshal(claims)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signed, err := signer.Sign(body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := signed.CompactSerialize()
+	text, err := jwt.Signed(signer).Claims(claims).Serialize()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,9 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 )
 
 // Seen is what a server received and sent.
@@ -23,17 +26,25 @@ type notes struct {
 	seen Seen // guarded by mu
 }
 
+// request is a request of state of the world, or of differences.
+type request interface {
+	GetTypeUrl() string
+	GetNode() *corev3.Node
+	GetResponseNonce() string
+	GetErrorDetail() *rpcstatus.Status
+}
+
 // noteRequest records a request: its node, and whether it is an ACK or a NACK.
-func (n *notes) noteRequest(node, nonce, words string, rejected bool) {
+func (n *notes) noteRequest(r request) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if node != "" {
+	if node := r.GetNode().GetId(); node != "" {
 		n.seen.Nodes = append(n.seen.Nodes, node)
 	}
 	switch {
-	case rejected:
-		n.seen.Nacks = append(n.seen.Nacks, words)
-	case nonce != "":
+	case r.GetErrorDetail() != nil:
+		n.seen.Nacks = append(n.seen.Nacks, r.GetErrorDetail().GetMessage())
+	case r.GetResponseNonce() != "":
 		n.seen.Acks++
 	}
 }

@@ -40,8 +40,8 @@ func Serve(t testing.TB, address string, register func(*grpc.Server), opts ...gr
 }
 
 // received are the messages of a stream, until it ends.
-func received[T any](ctx context.Context, receive func() (*T, error)) <-chan *T {
-	out := make(chan *T)
+func received[T any](ctx context.Context, receive func() (T, error)) <-chan T {
+	out := make(chan T)
 	go func() {
 		defer close(out)
 		for {

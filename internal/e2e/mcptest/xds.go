@@ -1,7 +1,9 @@
 package mcptest
 
 import (
+	"context"
 	"fmt"
+	"slices"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
@@ -48,12 +50,39 @@ func (x *XDS) cut(answer int) error {
 	return nil
 }
 
+// serve answers the first request of each type of a stream, and sends all types again after a change.
+func serve[R request](ctx context.Context, x *XDS, receive func() (R, error), send func(typ string) error) error {
+	wake := x.changed.Watch(ctx)
+	requests := received(ctx, receive)
+	var wanted []string
+	for {
+		select {
+		case r, ok := <-requests:
+			if !ok {
+				return nil
+			}
+			x.noteRequest(r)
+			if slices.Contains(wanted, r.GetTypeUrl()) || x.Silent {
+				continue
+			}
+			wanted = append(wanted, r.GetTypeUrl())
+			if err := send(r.GetTypeUrl()); err != nil {
+				return err
+			}
+		case <-wake:
+			for _, typ := range wanted {
+				if err := send(typ); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
 // StreamAggregatedResources serves state of the world.
 func (x *XDS) StreamAggregatedResources(st discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
-	wake := x.changed.Watch(st.Context())
-	requests := received(st.Context(), st.Recv)
-	wanted, answers := []string{}, 0
-	send := func(typ string) error {
+	answers := 0
+	return serve(st.Context(), x, st.Recv, func(typ string) error {
 		answers++
 		if err := x.cut(answers); err != nil {
 			return err
@@ -69,97 +98,45 @@ func (x *XDS) StreamAggregatedResources(st discoveryv3.AggregatedDiscoveryServic
 		}
 		x.noteSent(typ, len(r.Resources))
 		return st.Send(r)
-	}
-	for {
-		select {
-		case r, ok := <-requests:
-			if !ok {
-				return nil
-			}
-			x.noteRequest(r.Node.GetId(), r.ResponseNonce, r.ErrorDetail.GetMessage(), r.ErrorDetail != nil)
-			if r.ResponseNonce == "" && !x.Silent {
-				wanted = append(wanted, r.TypeUrl)
-				if err := send(r.TypeUrl); err != nil {
-					return err
-				}
-			}
-		case <-wake:
-			for _, typ := range wanted {
-				if err := send(typ); err != nil {
-					return err
-				}
-			}
-		}
-	}
+	})
 }
 
-// deltaStream is one stream of differences.
-type deltaStream struct {
-	*XDS
-	st      discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer
-	has     map[string]map[string]string // versions by type and name
-	answers int
-}
-
-// DeltaAggregatedResources serves differences.
+// DeltaAggregatedResources serves differences. It sends a type when it changed, and in any case the
+// first time.
 func (x *XDS) DeltaAggregatedResources(st discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
 	if x.NoDelta {
 		return status.Error(codes.Unimplemented, "method DeltaAggregatedResources not implemented")
 	}
-	wake := x.changed.Watch(st.Context())
-	requests := received(st.Context(), st.Recv)
-	d := &deltaStream{XDS: x, st: st, has: map[string]map[string]string{}}
-	for {
-		select {
-		case r, ok := <-requests:
-			if !ok {
-				return nil
+	has, answers := map[string]map[string]string{}, 0 // versions by type and name
+	return serve(st.Context(), x, st.Recv, func(typ string) error {
+		r := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typ, Nonce: fmt.Sprintf("d%d", answers)}
+		before, now := has[typ], map[string]string{}
+		for _, res := range x.list(typ) {
+			name, version := res.Metadata.Name, res.Metadata.Version
+			now[name] = version
+			if before[name] == version {
+				continue
 			}
-			x.noteRequest(r.Node.GetId(), r.ResponseNonce, r.ErrorDetail.GetMessage(), r.ErrorDetail != nil)
-			if _, known := d.has[r.TypeUrl]; !known && !x.Silent {
-				if err := d.send(r.TypeUrl, true); err != nil {
-					return err
-				}
+			body, err := x.body(res)
+			if err != nil {
+				return err
 			}
-		case <-wake:
-			for typ := range d.has {
-				if err := d.send(typ, false); err != nil {
-					return err
-				}
+			r.Resources = append(r.Resources, &discoveryv3.Resource{Name: name, Version: version, Resource: body})
+		}
+		for name := range before {
+			if _, ok := now[name]; !ok {
+				r.RemovedResources = append(r.RemovedResources, name)
 			}
 		}
-	}
-}
-
-// send sends what has changed of a type, when that is anything or it is the first answer.
-func (d *deltaStream) send(typ string, first bool) error {
-	r := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typ, Nonce: fmt.Sprintf("d%d", d.answers)}
-	now := map[string]string{}
-	for _, res := range d.list(typ) {
-		name, version := res.Metadata.Name, res.Metadata.Version
-		now[name] = version
-		if d.has[typ][name] == version {
-			continue
+		has[typ] = now
+		if before != nil && len(r.Resources)+len(r.RemovedResources) == 0 {
+			return nil
 		}
-		body, err := d.body(res)
-		if err != nil {
+		answers++
+		if err := x.cut(answers); err != nil {
 			return err
 		}
-		r.Resources = append(r.Resources, &discoveryv3.Resource{Name: name, Version: version, Resource: body})
-	}
-	for name := range d.has[typ] {
-		if _, ok := now[name]; !ok {
-			r.RemovedResources = append(r.RemovedResources, name)
-		}
-	}
-	d.has[typ] = now
-	if !first && len(r.Resources)+len(r.RemovedResources) == 0 {
-		return nil
-	}
-	d.answers++
-	if err := d.cut(d.answers); err != nil {
-		return err
-	}
-	d.noteSent(typ, len(r.Resources))
-	return d.st.Send(r)
+		x.noteSent(typ, len(r.Resources))
+		return st.Send(r)
+	})
 }
