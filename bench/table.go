@@ -61,10 +61,14 @@ func (t *table) figure(phase, what string, v float64, unit string, most float64)
 
 // number is a figure with its unit.
 func number(v float64, unit string) string {
-	if unit == "MB" || unit == "ms" {
-		return fmt.Sprintf("%.0f %s", v, unit)
+	decimals := 3
+	switch {
+	case unit == "MB" || unit == "ms":
+		decimals = 0
+	case v >= 10:
+		decimals = 1
 	}
-	return fmt.Sprintf("%.3f %s", v, unit)
+	return fmt.Sprintf("%.*f %s", decimals, v, unit)
 }
 
 // String is the table, with a blank line behind it.

@@ -99,7 +99,8 @@ func TestExtensionPatchesStay(t *testing.T) {
 	if before.Patches == nil || before.Patches != after.Patches {
 		t.Fatalf("the patches changed: %v, %v", before.Patches.Items(), after.Patches.Items())
 	}
-	if p := before.Patches.Items()[0]; p.Spec() != p.Spec() {
+	p := before.Patches.Items()[0]
+	if first, second := p.Spec(), p.Spec(); first != second {
 		t.Error("each call of Spec makes the patches anew")
 	}
 }
