@@ -177,7 +177,8 @@ func (m *Manager) merge(ctx context.Context, now time.Time) *Set {
 // before stays. All stay while the source cannot be read, or is a folder that became empty.
 func (s *source) update(in found, now time.Time) {
 	if s.name == FromFolder && in.err == nil && len(in.secrets)+len(in.failed) == 0 && len(s.secrets) > 0 {
-		in = found{err: errors.New("it has become empty: put the files back, or restart ashored if that is intended")}
+		in = found{err: errors.New("it has become empty: put the files back into secrets.dir, or restart ashored if that " +
+			"is intended")}
 	}
 	s.problems = nil
 	if in.err != nil {
