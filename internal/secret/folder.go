@@ -16,9 +16,9 @@ const maxFile = 1 << 20
 
 // found is what a source has.
 type found struct {
-	secrets map[Name]Secret
-	failed  map[Name]error // secrets that cannot be read
-	err     error          // nothing can be read
+	secrets map[Name]Secret // nil: nothing can be read
+	failed  map[Name]error  // secrets that cannot be read
+	err     error           // why nothing can be read, or there may be other secrets now
 }
 
 func newFound() found { return found{secrets: map[Name]Secret{}, failed: map[Name]error{}} }
@@ -26,17 +26,16 @@ func newFound() found { return found{secrets: map[Name]Secret{}, failed: map[Nam
 // readFolder reads the files NAMESPACE/NAME/{tls.crt,tls.key,ca.crt,ca.crl} of a folder. Symlinks
 // are followed. Names that begin with a dot are not read.
 func readFolder(dir string) found {
-	out := newFound()
-	var namespaces []string
-	if namespaces, out.err = folders(dir); out.err != nil {
-		return out
+	namespaces, err := folders(dir)
+	if err != nil {
+		return found{err: err}
 	}
+	out := newFound()
 	for _, namespace := range namespaces {
 		path := filepath.Join(dir, namespace)
 		names, err := folders(path)
 		if err != nil {
-			out.err = err
-			return out
+			return found{err: err}
 		}
 		for _, name := range names {
 			n := Name{namespace, name}

@@ -40,7 +40,8 @@ type Config struct {
 type Source interface {
 	// Watch reports, until ctx ends, that Read returns something else.
 	Watch(ctx context.Context) <-chan struct{}
-	// Read returns the secrets that were read last, and an error if there may be others now.
+	// Read returns the secrets to use, and an error if there may be others now. In an outage it returns
+	// those that were read last.
 	Read() (map[Name]Secret, error)
 }
 
@@ -176,19 +177,23 @@ func (m *Manager) merge(ctx context.Context, now time.Time) *Set {
 // before stays. All stay while the source cannot be read, or is a folder that became empty.
 func (s *source) update(in found, now time.Time) {
 	if s.name == FromFolder && in.err == nil && len(in.secrets)+len(in.failed) == 0 && len(s.secrets) > 0 {
-		in.err = errors.New("it has become empty: put the files back, or restart ashored if that is intended")
+		in = found{err: errors.New("it has become empty: put the files back into secrets.dir, or restart ashored if that " +
+			"is intended")}
 	}
+	s.problems = nil
 	if in.err != nil {
 		s.problems = []feed.Problem{{Severity: feed.Error, Source: "secrets", Stale: len(s.secrets) > 0,
 			Text: fmt.Sprintf("the secrets of the %s cannot be read; those that were read before stay in use: %v", s.name,
 				in.err)}}
+	}
+	if in.secrets == nil {
 		return
 	}
 	if s.interval > 0 && len(in.failed) == 0 { // else it is read again soon
 		s.due = now.Add(s.interval)
 	}
 	before := s.secrets
-	s.secrets, s.problems = map[Name]Secret{}, nil
+	s.secrets = map[Name]Secret{}
 	for n, secret := range in.secrets {
 		err := secret.checkPublic(now)
 		if err == nil && before[n] != secret {

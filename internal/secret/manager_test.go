@@ -233,9 +233,11 @@ func TestCluster(t *testing.T) {
 	}
 	c.secrets = map[Name]Secret{web: {Certificate: "x", Key: "y"}}
 	read(first, false, "; what was read before stays in use")
-	c.secrets, c.err = nil, errors.New("connection refused")
+	c.secrets, c.err = map[Name]Secret{web: first}, errors.New("connection refused")
 	read(first, false, "the secrets of the cluster cannot be read; those that were read before stay in use: connection refused")
-	c.secrets, c.err = map[Name]Secret{web: second}, nil
+	c.secrets = map[Name]Secret{web: second} // the API server has lost others
+	read(second, false, "connection refused")
+	c.err = nil
 	read(second, false)
 	if _, err := m.Create(t.Context(), web, stored); err != nil {
 		t.Fatal(err)

@@ -63,16 +63,17 @@ func (s store) remove(ctx context.Context, n Name) error {
 
 // read reads and decrypts all secrets.
 func (s store) read(ctx context.Context) found {
-	out := newFound()
 	list, err := s.records.List(ctx, table)
-	if err != nil || len(list) == 0 {
-		out.err = err
+	if err != nil {
+		return found{err: err}
+	}
+	out := newFound()
+	if len(list) == 0 {
 		return out
 	}
 	aead, err := s.cipher(ctx, false)
 	if err != nil {
-		out.err = err
-		return out
+		return found{err: err}
 	}
 	for _, r := range list {
 		namespace, name, _ := strings.Cut(r.Name, "/")

@@ -22,7 +22,7 @@ func (c *Cluster) Explain(err error, verbs, resource string) error {
 			c.Name, verbs, resource, Roles, err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("cluster %s does not accept the credentials of ashored, so it cannot %s %s: "+
-			"renew the kubeconfig: %w", c.Name, verbs, resource, err)
+			"renew the token or certificate in its kubeconfig, and reload ashored: %w", c.Name, verbs, resource, err)
 	}
 	if request := (*url.Error)(nil); errors.As(err, &request) { // no answer
 		return fmt.Errorf("cluster %s cannot be reached: %w", c.Name, request.Err)

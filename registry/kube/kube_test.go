@@ -240,7 +240,7 @@ func TestCheck(t *testing.T) {
 		"not in a Pod":    {Options{}, "kubeconfig: not set, and ashored does not run in a Pod"},
 		"no file":         {Options{Kubeconfig: "/no/such/file"}, "kubeconfig: /no/such/file: stat /no/such/file"},
 		"no such context": {Options{Kubeconfig: file, Context: "west"}, `context "west" does not exist`},
-		"an empty config": {Options{Kubeconfig: file}, "kubeconfig: " + file},
+		"an empty config": {Options{Kubeconfig: file}, "kubeconfig: " + file + ": it names no API server"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -84,10 +84,20 @@ func restConfig(o Options) (*rest.Config, error) {
 		}
 		return config, nil
 	}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig},
-		&clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
+	// DeferredLoadingClientConfig would take the service account of this Pod in place of an empty file,
+	// and so another cluster.
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig}
+	file, err := rules.Load()
 	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %s: %w", o.Kubeconfig, err)
+	}
+	config, err := clientcmd.NewNonInteractiveClientConfig(*file, "",
+		&clientcmd.ConfigOverrides{CurrentContext: o.Context}, rules).ClientConfig()
+	switch {
+	case clientcmd.IsEmptyConfig(err): // its text is for kubectl
+		return nil, fmt.Errorf("kubeconfig: %s: it names no API server: set current-context, or the option context",
+			o.Kubeconfig)
+	case err != nil:
 		return nil, fmt.Errorf("kubeconfig: %s: %w", o.Kubeconfig, err)
 	}
 	return config, nil

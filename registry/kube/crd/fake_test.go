@@ -274,3 +274,16 @@ func want(t *testing.T, from <-chan batch, text string) {
 		t.Errorf("batch\n%s\nwant\n%s", got, text)
 	}
 }
+
+// wantChanges fails unless the next explicit batches, of which there may be one, have these changes in
+// this order.
+func wantChanges(t *testing.T, from <-chan batch, text string) {
+	t.Helper()
+	got := strings.TrimPrefix(next(t, from), "explicit, ")
+	for len(got) < len(text) {
+		got += ", " + strings.TrimPrefix(next(t, from), "explicit, ")
+	}
+	if got != text {
+		t.Errorf("changes\n%s\nwant\n%s", got, text)
+	}
+}

@@ -146,6 +146,7 @@ func (s *syncer) found(ctx context.Context, served map[schema.GroupResource][]st
 			if k.version != k.Versions[n] {
 				s.watch(ctx, k, k.Versions[n])
 			}
+			continue // its problem, which retains objects, ends once they are listed
 		case !missedBefore:
 			continue
 		case len(versions) > 0 || s.src.has(k.Kind):

@@ -144,6 +144,10 @@ func TestForbiddenProtectionLater(t *testing.T) {
 	if b, ok := s.next(); ok {
 		t.Errorf("batch %s, want none", describe(b))
 	}
+	s.reported(k, errors.New("connection refused"))
+	if b, _ := s.next(); describe(b) != "down: connection refused" {
+		t.Errorf("batch %s, want an outage, in which the kind stays unreadable", describe(b))
+	}
 }
 
 // Without any right, the source is down: it does not claim that there is nothing.
@@ -176,9 +180,8 @@ func TestInstalledLater(t *testing.T) {
 	out := c.run(New(Config{Cluster: c.kube}))
 	want(t, out, "full")
 	c.install(config.Gateway, 1)
-	want(t, out, "explicit, gateways.networking.istio.io (cluster kubernetes:east serves it only as "+
+	wantChanges(t, out, "Gateway edge/a=1, gateways.networking.istio.io (cluster kubernetes:east serves it only as "+
 		"networking.istio.io/v1beta1: install the CRDs of a current Istio, which have networking.istio.io/v1)")
-	want(t, out, "explicit, Gateway edge/a=1")
 	c.create(gateway("a", 1, 80))
 	c.install(config.Gateway, 0)
 	want(t, out, "explicit, gateways.networking.istio.io")
@@ -196,8 +199,7 @@ func TestNoLongerServed(t *testing.T) {
 		"version that ashored knows (v1, v1beta1, v1alpha3): its objects stay…")
 	c.update(gateway("a", 2, 81))
 	c.install(config.Gateway, 0)
-	want(t, out, "explicit, gateways.networking.istio.io")
-	want(t, out, "explicit, Gateway edge/a=2")
+	wantChanges(t, out, "Gateway edge/a=2, gateways.networking.istio.io")
 }
 
 // Objects of before a restart stay too when their kind is only served in an unknown version.
@@ -210,8 +212,7 @@ func TestUnknownVersion(t *testing.T) {
 	want(t, out, "explicit, gateways.networking.istio.io=unreadable (cluster kubernetes:east serves Gateway in no…")
 	c.create(gateway("a", 1, 80))
 	c.install(config.Gateway, 0)
-	want(t, out, "explicit, gateways.networking.istio.io")
-	want(t, out, "explicit, Gateway edge/a=1")
+	wantChanges(t, out, "Gateway edge/a=1, gateways.networking.istio.io")
 }
 
 // An API server that has just started forbids everything for a moment.

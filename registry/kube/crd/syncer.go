@@ -148,10 +148,12 @@ func (s *syncer) complete() bool {
 }
 
 // reported records whether a kind can be read. If its version is no longer served, the next lookup
-// finds that.
+// finds that. In an outage its problem stays, which may retain objects.
 func (s *syncer) reported(k *kind, err error) {
-	if !apierrors.IsNotFound(err) {
-		k.err = err
+	if apierrors.IsNotFound(err) {
+		return
+	}
+	if k.err = err; err == nil || k.unreadable() {
 		s.postStatus(k)
 	}
 }

@@ -360,13 +360,16 @@ func TestSecrets(t *testing.T) {
 		t.Error("a Secret that is not for gateways is reported")
 	}
 	s.replace(nil, false)
-	if got, err := s.Read(); len(got) != 1 || err == nil || !strings.Contains(err.Error(), "has lost Secrets") {
+	if got, err := s.Read(); len(got) != 1 || err == nil || !strings.Contains(err.Error(), "has lost Secrets, such as edge/api") {
 		t.Errorf("after an empty list there are %d, error %v", len(got), err)
 	}
 	s.replace([]gatewaySecret{convert(tlsSecret("other", "cert", "o", "key", "k"))}, true)
 	if got, err := s.Read(); len(got) != 2 || err == nil {
 		t.Errorf("after data was lost there are %d, error %v; want 2", len(got), err)
 	}
+	again := convert(tlsSecret("api", "cert", "d", "key", "k"))
+	s.change(func() bool { return s.put(again.name, again.content) })
+	has("edge/api d", "edge/other o")
 	s.replace([]gatewaySecret{convert(tlsSecret("new", "cert", "e", "key", "k"))}, false)
 	has("edge/new e")
 	s.report(errors.New("connection refused"))

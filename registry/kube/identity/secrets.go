@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,9 +27,9 @@ type Secrets struct {
 
 	mu   sync.Mutex
 	have map[secret.Name]secret.Secret // guarded by mu
-	// unread is why they cannot be read, and lost why some of them may no longer exist. Both are nil if
-	// all is well.
-	unread, lost error // guarded by mu
+	// lost are those of have that the API server has lost.
+	lost map[secret.Name]bool // guarded by mu
+	err  error                // guarded by mu: why they cannot be read now
 }
 
 // gatewaySecret is what a Secret has for gateways. content is zero if that is nothing.
@@ -49,7 +50,16 @@ func (s *Secrets) Watch(ctx context.Context) <-chan struct{} { return s.watchers
 func (s *Secrets) Read() (map[secret.Name]secret.Secret, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return maps.Clone(s.have), cmp.Or(s.unread, s.lost)
+	err := s.err
+	var lost []string
+	for n := range s.lost {
+		lost = append(lost, n.String())
+	}
+	if err == nil && len(lost) > 0 {
+		err = fmt.Errorf("cluster %s has lost Secrets, such as %s: create them again, or restart ashored if that is intended",
+			s.cluster.Name, slices.Min(lost))
+	}
+	return maps.Clone(s.have), err
 }
 
 // Run watches the Secrets until ctx ends.
@@ -77,28 +87,29 @@ func (s *Secrets) change(f func() bool) {
 // put adds or replaces what is for gateways; zero: nothing is. It returns whether that is new. The
 // caller holds mu.
 func (s *Secrets) put(n secret.Name, v secret.Secret) bool {
-	if s.have[n] == v {
+	if s.have[n] == v && !s.lost[n] {
 		return false
 	}
+	delete(s.lost, n)
 	if s.have[n] = v; v == (secret.Secret{}) {
 		delete(s.have, n)
 	}
 	return true
 }
 
-// replace takes a list. An API server that lost its data lists nothing: all stay then.
+// replace takes a list. An API server that has lost its data lists too few: all stay then.
 func (s *Secrets) replace(list []gatewaySecret, lost bool) {
 	s.change(func() bool {
 		before := s.have
-		s.have = map[secret.Name]secret.Secret{}
+		s.have, s.lost = map[secret.Name]secret.Secret{}, map[secret.Name]bool{}
 		for _, x := range list {
 			s.put(x.name, x.content)
 		}
-		if s.lost = nil; (lost || len(s.have) == 0) && len(before) > 0 {
-			maps.Copy(before, s.have)
-			s.have = before
-			s.lost = fmt.Errorf("cluster %s has lost Secrets: restore them, or restart ashored if that is intended",
-				s.cluster.Name)
+		lost = lost || len(s.have) == 0
+		for n, v := range before {
+			if _, listed := s.have[n]; lost && !listed {
+				s.have[n], s.lost[n] = v, true
+			}
 		}
 		return true
 	})
@@ -107,8 +118,8 @@ func (s *Secrets) replace(list []gatewaySecret, lost bool) {
 // report notes whether Secrets can be read.
 func (s *Secrets) report(err error) {
 	s.change(func() bool {
-		changed := fmt.Sprint(s.unread) != fmt.Sprint(err)
-		s.unread = err
+		changed := fmt.Sprint(s.err) != fmt.Sprint(err)
+		s.err = err
 		return changed
 	})
 }
