@@ -363,9 +363,11 @@ func TestSecrets(t *testing.T) {
 	if got, err := s.Read(); len(got) != 1 || err == nil || !strings.Contains(err.Error(), "has lost Secrets, such as edge/api") {
 		t.Errorf("after an empty list there are %d, error %v", len(got), err)
 	}
-	s.replace([]gatewaySecret{convert(tlsSecret("other", "cert", "o", "key", "k"))}, true)
-	if got, err := s.Read(); len(got) != 2 || err == nil {
-		t.Errorf("after data was lost there are %d, error %v; want 2", len(got), err)
+	for _, lost := range []bool{true, false} { // then a reconnection
+		s.replace([]gatewaySecret{convert(tlsSecret("other", "cert", "o", "key", "k"))}, lost)
+		if got, err := s.Read(); len(got) != 2 || err == nil {
+			t.Errorf("after data was lost (%t) there are %d, error %v; want 2", lost, len(got), err)
+		}
 	}
 	again := convert(tlsSecret("api", "cert", "d", "key", "k"))
 	s.change(func() bool { return s.put(again.name, again.content) })

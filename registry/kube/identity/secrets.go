@@ -100,14 +100,14 @@ func (s *Secrets) put(n secret.Name, v secret.Secret) bool {
 // replace takes a list. An API server that has lost its data lists too few: all stay then.
 func (s *Secrets) replace(list []gatewaySecret, lost bool) {
 	s.change(func() bool {
-		before := s.have
+		before, lostBefore := s.have, s.lost
 		s.have, s.lost = map[secret.Name]secret.Secret{}, map[secret.Name]bool{}
 		for _, x := range list {
 			s.put(x.name, x.content)
 		}
 		lost = lost || len(s.have) == 0
 		for n, v := range before {
-			if _, listed := s.have[n]; lost && !listed {
+			if _, listed := s.have[n]; !listed && (lost || lostBefore[n]) {
 				s.have[n], s.lost[n] = v, true
 			}
 		}
