@@ -192,7 +192,8 @@ func (a *authority) refusal(address string, err error) error {
 		case strings.Contains(r.Text, ca.ClusterSetting): // it says what to do
 		case a.tokenFile != "":
 			r.Todo = "the setting attestors of ashored has to name the issuer or the cluster of the token in " + a.tokenFile +
-				", and the token needs an audience that it accepts, such as istio-ca"
+				", and the token needs an audience that it accepts, such as istio-ca; " +
+				"\"ashorectl audit tail\" on the control plane says why it is refused"
 		case !strings.Contains(r.Text, "ashorectl join-token create"): // it is not logged twice
 			r.Todo = "a new line is made by \"ashorectl join-token create\""
 		}

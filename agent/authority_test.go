@@ -255,7 +255,8 @@ func (p *fakePlane) CreateCertificate(ctx context.Context,
 func TestRefusalRemedy(t *testing.T) {
 	t.Parallel()
 	const attestors = "; the setting attestors of ashored has to name the issuer or the cluster of the token in /token, " +
-		"and the token needs an audience that it accepts, such as istio-ca"
+		"and the token needs an audience that it accepts, such as istio-ca; \"ashorectl audit tail\" on the control plane " +
+		"says why it is refused"
 	unknown := (&ca.UnknownClusterError{Cluster: "north", Known: []string{"east", "west"}}).Error()
 	for _, tc := range []struct{ tokenFile, answer, want string }{
 		{"/token", "no", "no" + attestors},

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
@@ -277,10 +278,17 @@ func (e external) Sign(_ context.Context, request []byte, validity time.Duration
 }
 
 // Where a signer outside of the control plane signs, a machine joins and renews too: its requests then
-// have its identity.
+// have its identity. The audit log has no refusal.
 func TestExternalSigner(t *testing.T) {
 	t.Parallel()
-	a := startAuthority(t, "127.0.15.32:0", func(c *ca.ServerConfig) { c.External = external{c.Signer} })
+	a := startAuthority(t, "127.0.15.32:0", func(c *ca.ServerConfig) {
+		c.External = external{c.Signer}
+		c.Audit = func(e audit.Event) {
+			if e.Action != audit.TokenUse && e.Action != audit.CertificateIssue {
+				t.Errorf("in the audit log: %+v", e)
+			}
+		}
+	})
 	c := a.machine(t, "web-1", a.token(t))
 	r, err := Join(t.Context(), c)
 	if err != nil || r.Identity.ID != web() {

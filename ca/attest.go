@@ -144,7 +144,8 @@ const (
 		"(if it was revoked, it has to be restored first)"
 	publicJWT = "the token is not accepted: it may be expired, revoked, or of an issuer or audience that is not " +
 		"trusted here"
-	publicReview = "the cluster that issued the token cannot review it now; try again"
+	publicReview = "the cluster that issued the token cannot review it now; try again. " +
+		"\"ashorectl problems\" on the control plane says why"
 	publicBehind = "this control plane is out of touch with the store that it shares: try again, or ask another one"
 	publicNobody = "no proof of identity was given: send a join token, a certificate of this mesh, or a token " +
 		"of a trusted issuer"

@@ -34,6 +34,9 @@ const publicExternal = "the signer of this mesh (ca.signer) does not sign now; t
 // the SPIFFE ID that the request for a certificate has to have.
 const NeedsIdentity, IdentityKey = "REQUEST_NEEDS_IDENTITY", "identity"
 
+// noNames is the reason of the answer to a request without names: agents learn their identity so.
+const noNames = "no names"
+
 // signExternally has the external signer sign the request of a workload, and checks what it signed.
 // Errors: *Refusal.
 func (s *Server) signExternally(ctx context.Context, id spiffe.ID, r *Request, bundle *Bundle) (*signed, error) {
@@ -90,8 +93,12 @@ func (r *Request) checkNames(id spiffe.ID) error {
 	if e := r.csr.Extensions; !subject && len(e) == 1 && isNames(e[0]) && bytes.Equal(e[0].Value, identityNames(id)) {
 		return nil
 	}
+	reason := "bad request"
+	if !subject && len(r.csr.Extensions) == 0 {
+		reason = noNames
+	}
 	text := fmt.Sprintf("the request for a certificate has to have the URI %s, and no other name or extension", id)
-	return &Refusal{Code: codes.InvalidArgument, Public: text, Reason: "bad request", Err: errors.New(text),
+	return &Refusal{Code: codes.InvalidArgument, Public: text, Reason: reason, Err: errors.New(text),
 		detail: &errdetails.ErrorInfo{Domain: "ashore", Reason: NeedsIdentity,
 			Metadata: map[string]string{IdentityKey: id.String()}}}
 }

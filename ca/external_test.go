@@ -16,6 +16,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
@@ -107,7 +108,8 @@ func TestExternal(t *testing.T) {
 	}
 }
 
-// A request for anything but the caller's identity never reaches the signer.
+// A request for anything but the caller's identity never reaches the signer. One without names is how
+// agents learn their identity, and is not in the audit log.
 func TestExternalRequests(t *testing.T) {
 	t.Parallel()
 	l, e := newExternal(t)
@@ -127,6 +129,10 @@ func TestExternalRequests(t *testing.T) {
 		_, _, err := l.ask(client{token: l.token("shop/web"), name: "a", key: key, csr: csr})
 		if err := wantRefused(err, codes.InvalidArgument, "has to have the URI "+webURI); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+		err = l.audited(audit.TokenRefuse, "has to have the URI")
+		if asks := name == "no name"; asks != (err != nil) {
+			t.Errorf("%s: in the audit log: %v", name, err)
 		}
 	}
 }

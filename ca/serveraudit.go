@@ -14,9 +14,13 @@ import (
 	"github.com/ashore-mesh/ashore/internal/connlimit"
 )
 
-// refuse records why a call is refused, and returns what the caller may know.
+// refuse records why a call is refused, and returns what the caller may know. It records nothing for
+// an agent that asks for its identity.
 func (s *Server) refuse(c Call, p *Proof, err error) error {
 	r := refusalOf(err)
+	if r.Reason == noNames { // a question, not a mistake: agents ask again with the identity in the answer
+		return r.GRPCStatus().Err()
+	}
 	s.metrics.refused.WithLabelValues(r.Reason).Inc()
 	// Only counted, so that a flood of calls does not fill the audit log.
 	if r.Code == codes.ResourceExhausted && p == nil {

@@ -288,7 +288,8 @@ func (j Joined) Problems() (out []feed.Problem) {
 		for _, p := range part.Service.Ports {
 			if other := j.withoutPort(p); other != nil {
 				out = append(out, part.problem("ports",
-					"port %d has no endpoints, because %s of source %s does not have it: use one port number in both",
+					"port %d has no endpoints: this source has none that can be used, and %s of source %s does not have the "+
+						"port; use one port number in both, or add endpoints here",
 					p.Number, other.title(), other.source()))
 			}
 		}

@@ -292,8 +292,8 @@ func TestJoinProblems(t *testing.T) {
 		{"protocol", declaration("shop", "http:80", "", protocol(HTTP)), known("c", "http:80", "", protocol(TCP)),
 			"service web ports: port 80 is TCP, not HTTP"},
 		{"another port", declaration("shop", "http:80", ""), known("c", "http:8080", "10.0.0.1"),
-			"ServiceEntry shop/web ports: port 80 has no endpoints, because service web of source c does not have it: " +
-				"use one port number in both"},
+			"ServiceEntry shop/web ports: port 80 has no endpoints: this source has none that can be used, and service " +
+				"web of source c does not have the port; use one port number in both, or add endpoints here"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

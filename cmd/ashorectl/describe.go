@@ -31,7 +31,7 @@ func (t *tool) describeCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch strings.ToLower(args[0]) {
 			case "service", "services", "svc":
-				return t.describeApplied(cmd, admin.DescribeQuery{Service: args[1]}, args[1])
+				return t.describeService(cmd, args[1], namespace)
 			case "workload", "workloads", "pod":
 				return t.describeApplied(cmd, admin.DescribeQuery{Workload: args[1]}, args[1])
 			}
@@ -101,6 +101,22 @@ func problemTexts(list []feed.Problem) string {
 type appliedDescription struct {
 	admin.Description
 	Problems []feed.Problem `json:"problems"`
+}
+
+// describeService describes the service of a host, which may be as short as for get.
+func (t *tool) describeService(cmd *cobra.Command, name, namespace string) error {
+	namespace, host, err := splitName(name, namespace)
+	if err != nil {
+		return usage(cmd, err)
+	}
+	found, err := t.findServices(cmd, admin.ServiceQuery{Namespace: namespace, Host: host})
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 || found[0].Host != found[len(found)-1].Host { // they are sorted
+		return fmt.Errorf("%q does not name one service: write its host, as \"ashorectl get services\" shows it", name)
+	}
+	return t.describeApplied(cmd, admin.DescribeQuery{Service: found[0].Host}, host)
 }
 
 // describeApplied prints what applies to a service or a workload of that name.

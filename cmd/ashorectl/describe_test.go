@@ -53,6 +53,11 @@ WARNING a.yaml
 	if !strings.HasPrefix(out, "SERVICE") || !strings.Contains(out, host) {
 		t.Errorf("got %s", out)
 	}
+	for _, name := range []string{"db", "DB.service", "shop/db"} {
+		if _, short, errOut := result(t, "--socket", socket, "describe", "service", name); short != out {
+			t.Errorf("%s: got %s%s, want\n%s", name, short, errOut, out)
+		}
+	}
 	if _, out, _ := result(t, "--socket", socket, "describe", "workload", "web-1.shop", "-o", "json"); !strings.Contains(out, `"mutualTLS": "STRICT`) {
 		t.Errorf("a workload: %s", out)
 	}

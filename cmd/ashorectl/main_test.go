@@ -272,7 +272,9 @@ func TestMistakes(t *testing.T) {
 		{"explain vs.hosts.x", 2, "spec.hosts has no fields"},
 		{"explain pod", 2, `unknown kind "pod"`},
 		{"explain vs --frob", 2, "unknown flag: --frob"},
-		{"describe service nobody.example", 1, "no service nobody.example"},
+		{"describe service shop/", 1, `"shop/" does not name one service`},
+		{"describe service other/db", 1, `the mesh knows no service "db"`},
+		{"describe service nobody.example", 1, "the mesh knows no service \"nobody.example\""},
 		{"proxy-config cluster web-1.shop --address 10.0.0.1", 2, "--address is not for cluster, which has --fqdn, --port"},
 		{"proxy-config log nobody", 1, `no Envoy of nobody answers on this machine, and only Envoy itself knows this: on its machine run "ashore-agent proxy-log"`},
 		{"explain request web-1.shop x:y", 2, "x:y: want HOST or HOST:PORT"},
@@ -335,6 +337,8 @@ func TestProblems(t *testing.T) {
 	t.Parallel()
 	warning := feed.Problem{Severity: feed.Warning, File: "a.yaml", Line: 2, Object: "Gateway shop/gw", Field: "spec.servers[0]", Text: "odd"}
 	wrong := feed.Problem{Severity: feed.Error, Source: "file:/etc", File: "b.yaml", Text: "not YAML", Stale: true}
+	kept := feed.Problem{Severity: feed.Error, Source: "secrets", Stale: true,
+		Text: "no key; what was read before stays in use"}
 	for _, tc := range []struct {
 		name string
 		in   []feed.Problem
@@ -344,6 +348,8 @@ func TestProblems(t *testing.T) {
 		{"warning", []feed.Problem{warning}, 0, "WARNING a.yaml:2\n  Gateway shop/gw  spec.servers[0]\n  odd\n\n0 errors, 1 warning\n"},
 		{"both", []feed.Problem{warning, wrong}, 1, "ERROR b.yaml\n  not YAML\n  The last good version stays active.\n\n" +
 			"WARNING a.yaml:2\n  Gateway shop/gw  spec.servers[0]\n  odd\n\n1 error, 1 warning\n"},
+		{"said already", []feed.Problem{kept}, 1, "ERROR secrets\n  no key; what was read before stays in use\n\n" +
+			"1 error, 0 warnings\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -80,7 +80,7 @@ func problemText(p feed.Problem, code analyze.Code) string {
 		text += "  " + about + "\n"
 	}
 	text += "  " + p.Text + "\n"
-	if p.Stale && !strings.Contains(p.Text, "active") {
+	if says := strings.Contains(p.Text, "active") || strings.Contains(p.Text, "in use"); p.Stale && !says {
 		text += "  The last good version stays active.\n"
 	}
 	return text

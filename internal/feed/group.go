@@ -2,7 +2,6 @@ package feed
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -36,7 +35,16 @@ type group[K Key, T any] struct {
 }
 
 // title returns the name of a group and its source, for problems.
-func (g *group[K, T]) title() string { return fmt.Sprintf("%s of source %s", g.name, g.source.Name) }
+func (g *group[K, T]) title() string { return g.source.title(g.name) }
+
+// title returns a place in the source, such as a file, with the name of the source. A source without
+// such places gives its own name.
+func (s *source[K, T]) title(place string) string {
+	if place == s.Name {
+		return "source " + s.Name
+	}
+	return place + " of source " + s.Name
+}
 
 // group returns the group with a name. It adds one if there is none.
 func (m *Merger[K, T]) group(s *source[K, T], name string) *group[K, T] {

@@ -92,8 +92,8 @@ func (m *Merger[K, T]) Problems(describe func(T) string) []Problem {
 		out = append(out, s.retainedProblems(describe)...)
 	}
 	for used, i := range m.duplicates() {
-		text := fmt.Sprintf("defined in %s of source %s, which is used, and again in %s of source %s, which is not; "+
-			"remove one of them", describe(used.Item), used.group.source.Name, describe(i.Item), i.group.source.Name)
+		text := fmt.Sprintf("defined in %s, which is used, and again in %s, which is not; remove one of them",
+			used.group.source.title(describe(used.Item)), i.group.source.title(describe(i.Item)))
 		out = append(out, Problem{Severity: Error, Source: i.group.source.Name, Object: i.key.String(), Text: text})
 	}
 	return out

@@ -61,6 +61,18 @@ func TestProblems(t *testing.T) {
 	}
 }
 
+// A source without files is named once as the place of an object.
+func TestPlaceIsSource(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, objectConfig, named("s1", "s2")...)
+	w.run("s1 full a: x=1", "s2 full a: x=2")
+	got := w.m.Problems(func(testItem) string { return "s1" })[0].Text
+	const want = "defined in source s1, which is used, and again in s1 of source s2, which is not; remove one of them"
+	if got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // A problem keeps the time when it appeared while it is sent again, also on another line.
 func TestProblemSince(t *testing.T) {
 	t.Parallel()
