@@ -87,7 +87,7 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	err := receive(t, reports)
-	right := "does not allow ashored to list and watch pods: give its account that right"
+	right := "does not allow ashored to list and watch pods: give its account a role with that right and a binding"
 	if err == nil || !strings.Contains(err.Error(), right) {
 		t.Errorf("report %v does not name the right", err)
 	}
