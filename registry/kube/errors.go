@@ -8,9 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Roles is where the rights that ashored needs are listed.
-const Roles = "examples/kubernetes/roles.yaml"
-
 // Explain returns what a failed request to the API server means for an operator. verbs and resource
 // are the rights that the request needs: "list and watch", "endpointslices".
 func (c *Cluster) Explain(err error, verbs, resource string) error {
@@ -18,8 +15,8 @@ func (c *Cluster) Explain(err error, verbs, resource string) error {
 	case err == nil:
 		return nil
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("cluster %s does not allow ashored to %s %s: give its account that right, as in %s: %w",
-			c.Name, verbs, resource, Roles, err)
+		return fmt.Errorf("cluster %s does not allow ashored to %s %s: give its account a role with that right and a "+
+			"binding, as in examples/kubernetes/roles.yaml and bindings.yaml: %w", c.Name, verbs, resource, err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("cluster %s does not accept the credentials of ashored, so it cannot %s %s: "+
 			"renew the token or certificate in its kubeconfig, and reload ashored: %w", c.Name, verbs, resource, err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -86,7 +87,7 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	err := receive(t, reports)
-	right := "does not allow ashored to list and watch pods: give its account that right"
+	right := "does not allow ashored to list and watch pods: give its account a role with that right and a binding"
 	if err == nil || !strings.Contains(err.Error(), right) {
 		t.Errorf("report %v does not name the right", err)
 	}
@@ -166,6 +167,34 @@ func TestReplaceLost(t *testing.T) {
 	if want := []bool{false, false, false, true, false}; !slices.Equal(got, want) {
 		t.Errorf("lost is %v, want %v", got, want)
 	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// An API server that accepts connections and never answers is reported, although a watch that timed
+// out is no error for client-go.
+func TestNoAnswer(t *testing.T) {
+	t.Parallel()
+	c, err := Connect("kubernetes:east", DefaultOptions(), hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.transport.server = &url.URL{Scheme: "https", Host: "127.0.0.1", Path: "/"}
+	c.transport.next = roundTripper(func(*http.Request) (*http.Response, error) { return nil, os.ErrDeadlineExceeded })
+	ctx, cancel := context.WithCancel(t.Context())
+	reports, ended := make(chan error, 100), make(chan struct{})
+	go func() {
+		defer close(ended)
+		Watch(ctx, c, Resource[*corev1.PodList]{Name: "pods", Client: c.Client.CoreV1().Pods("")},
+			Handler[*corev1.Pod, string]{Report: func(err error) { reports <- err }})
+	}()
+	if err := receive(t, reports); err == nil || err.Error() != "cluster kubernetes:east cannot be reached: i/o timeout" {
+		t.Errorf("report %v, want that the cluster cannot be reached", err)
+	}
+	cancel()
+	receive(t, ended)
 }
 
 // One replica leads at a time, and the next one takes over when it stops.

@@ -90,7 +90,8 @@ func Watch[T Object, V any, L runtime.Object](ctx context.Context, c *Cluster, r
 			lists := o.SendInitialEvents != nil
 			if lists {
 				o.ResourceVersion = "" // the newest: the data may have been lost
-			} else if !listed {
+			}
+			if !listed {
 				if err := r.continues(ctx, o.ResourceVersion); err != nil {
 					return nil, explain(err)
 				}
@@ -114,8 +115,10 @@ func Watch[T Object, V any, L runtime.Object](ctx context.Context, c *Cluster, r
 	reflector.RunWithContext(ctx)
 }
 
-// continues returns an error if a watch cannot continue at a version. An API server that lost its data
-// accepts a version that it has not reached, and sends nothing.
+// continues returns an error if the API server does not answer, or a watch cannot continue at a
+// version, which may be empty. Source: client-go, rest.Request.Watch, which returns an empty watch and
+// no error after a timeout. An API server that lost its data accepts a version that it has not
+// reached, and sends nothing.
 func (r Resource[L]) continues(ctx context.Context, version string) error {
 	list, err := r.Client.List(ctx, metav1.ListOptions{FieldSelector: r.Fields, Limit: 1})
 	if err != nil {

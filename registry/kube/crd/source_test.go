@@ -75,7 +75,7 @@ func TestUnreadableKind(t *testing.T) {
 		want string
 	}{
 		"forbidden": {forbidden("sidecars"), "cluster kubernetes:east does not allow ashored to list and watch " +
-			"sidecars.networking.istio.io: give its account that right…"},
+			"sidecars.networking.istio.io: give its account a role with that right…"},
 		"failing": {broken, "cluster kubernetes:east: list and watch sidecars.networking.istio.io: " +
 			"Internal error occurred: conversion webhook failed)"},
 	} {

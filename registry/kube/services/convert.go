@@ -2,6 +2,7 @@ package services
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/ashore-mesh/ashore/internal/dnsname"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -23,6 +25,8 @@ type meshService struct {
 	instances []registry.Instances
 	// selector is nil if the Service selects no workloads.
 	selector *registry.Selector
+	// problems are warnings about the annotations of the Service.
+	problems []feed.Problem
 }
 
 // keep returns current with the pointers of previous where the contents are equal.
@@ -40,9 +44,9 @@ func (m meshService) keep(previous meshService) meshService {
 	return m
 }
 
-// equal reports whether two services have the same pointers.
+// equal reports whether two services have the same pointers and problems.
 func (m meshService) equal(o meshService) bool {
-	return slices.Equal(m.instances, o.instances) && m.selector == o.selector
+	return slices.Equal(m.instances, o.instances) && m.selector == o.selector && slices.Equal(m.problems, o.problems)
 }
 
 // meshService converts a Service. It is empty if there is no such Service, or if it has no TCP port.
@@ -76,7 +80,8 @@ func (o *objects) meshService(k key, s *service) meshService {
 		}
 		out.Resolution, out.External, out.AutoAddress = registry.DNS, true, true
 		endpoint := registry.Endpoint{Address: name, Namespace: k.Namespace}
-		return meshService{instances: []registry.Instances{{Service: out, Endpoints: list(endpoint)}}}
+		return meshService{instances: []registry.Instances{{Service: out, Endpoints: list(endpoint)}},
+			problems: checkAnnotations(s.object)}
 	case spec.ClusterIP == corev1.ClusterIPNone && !onlyHTTP(ports):
 		// Clients choose a Pod by its address, and there is no number to translate.
 		out.Resolution = registry.Passthrough
@@ -88,7 +93,7 @@ func (o *objects) meshService(k key, s *service) meshService {
 		out.ExternalAddresses = externalAddresses(s.object)
 	}
 	in := registry.Instances{Service: out, Endpoints: list(o.endpoints(k, s, ports)...)}
-	m := meshService{instances: []registry.Instances{in}}
+	m := meshService{instances: []registry.Instances{in}, problems: checkAnnotations(s.object)}
 	if len(spec.Selector) > 0 && out.Resolution == registry.Static {
 		m.selector = &registry.Selector{Service: out, Labels: spec.Selector, Targets: targets}
 	}
@@ -139,6 +144,24 @@ func exportTo(text string) (out []string) {
 		if one = strings.TrimSpace(one); one != "" {
 			out = append(out, one)
 		}
+	}
+	return out
+}
+
+// checkAnnotations returns warnings about annotations of a Service whose values have no effect.
+func checkAnnotations(s *corev1.Service) (out []feed.Problem) {
+	warn := func(annotation, value, want string) {
+		out = append(out, feed.Problem{Severity: feed.Warning, Object: "Service " + s.Namespace + "/" + s.Name,
+			Field: "metadata.annotations[" + annotation + "]", Text: fmt.Sprintf("%q is ignored: want %s", value, want)})
+	}
+	for _, to := range exportTo(s.Annotations[exportToAnnotation]) {
+		if !slices.Contains([]string{"*", ".", "~"}, to) && !dnsname.ValidLabel(to) {
+			warn(exportToAnnotation, to, "names of namespaces, * for all, . for that of the Service, or ~ for none")
+		}
+	}
+	d := s.Annotations[registry.DistributionAnnotation]
+	if d != "" && registry.ParseDistribution(d) == "" && !strings.EqualFold(d, "Any") {
+		warn(registry.DistributionAnnotation, d, "PreferSameZone, PreferSameNode, PreferClose or Any")
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package services
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -360,6 +361,38 @@ web.shop.svc.cluster.local STATIC [10.96.0.1/32] 80//UNKNOWN>0 to [. other]
 				t.Errorf("-want +got:\n%s", d)
 			}
 		})
+	}
+}
+
+// Annotations with wrong values are problems of the Service, also if nothing else of it changes.
+func TestAnnotations(t *testing.T) {
+	t.Parallel()
+	const export, distribution = "networking.istio.io/exportTo", "networking.istio.io/traffic-distribution"
+	o, k := testObjects(), key{Namespace: "shop", Name: "web"}
+	s := &syncer{objects: o}
+	for _, tc := range []struct {
+		annotation, value string
+		want              []string
+	}{
+		{export, "~, x/y", []string{`Service shop/web metadata.annotations[networking.istio.io/exportTo]: "x/y" is ` +
+			`ignored: want names of namespaces, * for all, . for that of the Service, or ~ for none`}},
+		{export, "*,.,~,other", nil},
+		{distribution, "Nope", []string{`Service shop/web metadata.annotations[networking.istio.io/traffic-distribution]: ` +
+			`"Nope" is ignored: want PreferSameZone, PreferSameNode, PreferClose or Any`}},
+		{distribution, "any", nil},
+		{distribution, "preferclose", nil},
+	} {
+		web := webService()
+		web.Annotations = map[string]string{tc.annotation: tc.value}
+		set(o, web, false)
+		changed := o.convert()
+		var got []string
+		for _, p := range s.update(k).Problems {
+			got = append(got, p.String())
+		}
+		if d := cmp.Diff(tc.want, got); d != "" || !slices.Contains(changed, k) {
+			t.Errorf("%s: %q: changed %v, problems (-want +got):\n%s", tc.annotation, tc.value, changed, d)
+		}
 	}
 }
 

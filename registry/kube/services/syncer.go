@@ -225,7 +225,7 @@ func (s *syncer) loading() bool {
 func (s *syncer) update(k key) update {
 	u := update{Group: k.String()}
 	if svc := s.objects.services[k]; svc != nil {
-		u.Items = svc.mesh.instances
+		u.Items, u.Problems = svc.mesh.instances, svc.mesh.problems
 	}
 	return u
 }
