@@ -209,14 +209,27 @@ func countAndNames[K Key](keys map[K]time.Time) string {
 // retained returns a problem that says why an item is retained. removed says what was removed.
 func (i *item[K, T]) retained(removed string) Problem {
 	s := i.group.source
-	remedy := "fix that"
+	reason, remedy := i.reason, "fix that"
 	if i.Mass {
 		remedy = "restore them"
+		if name := s.unreadable(); name != "" {
+			reason, remedy = reason+", and "+name+" cannot be read", "fix that"
+		}
 	}
 	p := Problem{Severity: Warning, Source: s.Name, Stale: true, Since: i.At}
-	p.Text = fmt.Sprintf("%s, but still active, because %s; %s, or run %s", removed, i.reason, remedy, s.acceptCommand())
+	p.Text = fmt.Sprintf("%s, but still active, because %s; %s, or run %s", removed, reason, remedy, s.acceptCommand())
 	if !i.due.IsZero() && i.Mass {
 		p.Text += "; otherwise the removal takes effect at " + i.due.UTC().Format(time.RFC3339)
 	}
 	return p
+}
+
+// unreadable returns the name of the first group that cannot be read. Empty if all can.
+func (s *source[K, T]) unreadable() (name string) {
+	for g := range s.faulty {
+		if !g.Unreadable.IsZero() && (name == "" || g.name < name) {
+			name = g.name
+		}
+	}
+	return name
 }

@@ -37,6 +37,10 @@ func TestProblems(t *testing.T) {
 		{"a mass removal", []step{"s1 full a: x=1", "s1 full", "wait 2s"}, []string{
 			`warning Thing x (stale): removed from (x=1), but still active, because source s1 lost all or most of its items at once; restore them, or run "ashorectl sources accept-removals s1"`,
 		}},
+		{"a mass removal while a group is unreadable", []step{"s1 full a: x=1", "s1 full", "s1 b: unreadable", "wait 2s"}, []string{
+			"error s1: unreadable",
+			`warning Thing x (stale): removed from (x=1), but still active, because source s1 lost all or most of its items at once, and b cannot be read; fix that, or run "ashorectl sources accept-removals s1"`,
+		}},
 		{"a source that is down", []step{
 			"s1 full a: x=1",
 			"down s1"}, []string{"warning s1 (stale): connection refused; its items stay active"}},
