@@ -53,6 +53,17 @@ func newDisk(t *testing.T, dir string) *disk {
 	t.Cleanup(func() {
 		d.run("losetup", "--detach", "/dev/"+d.device)
 	})
+	// Processes of other tests that start now with mounts of their own, as "ip netns exec" starts them,
+	// have this one too. Below a shared mount it goes there when it goes here.
+	err := errors.Join(unix.Mount(dir, dir, "", unix.MS_BIND, ""), unix.Mount("", dir, "", unix.MS_SHARED, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
 	d.mount()
 	t.Cleanup(d.unmount)
 	return d
@@ -104,7 +115,7 @@ func (d *disk) mend() {
 	d.unmount()
 	var exit *exec.ExitError
 	// 1: there were faults, and they are mended
-	// a machine of another test that boots may hold it for a moment
+	// a process of another test that starts may hold it for a moment
 	harness.Eventually(d.t, "the file system is mended", func() error {
 		out, err := exec.Command("e2fsck", "-fy", "/dev/"+d.device).CombinedOutput()
 		if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
