@@ -88,16 +88,17 @@ func (m *Mesh) initialize() {
 	}
 }
 
-// FreeSubnet finds an unused loopback /24, "127.70.3.".
+// FreeSubnet finds an unused loopback /24, "127.70.3.". Until the test ends, a listener there keeps
+// other test processes from taking it.
 func FreeSubnet(t testing.TB) string {
 	for range 200 {
 		n := int(subnets.Add(1)) + os.Getpid()*7
 		subnet := fmt.Sprintf("127.%d.%d.", 64+n/250%128, n%250)
-		l, err := net.Listen("tcp", subnet+"1:15010")
+		l, err := net.Listen("tcp", subnet+"254:15010")
 		if err != nil {
 			continue
 		}
-		l.Close()
+		t.Cleanup(func() { _ = l.Close() })
 		return subnet
 	}
 	t.Fatal("no free loopback network")
