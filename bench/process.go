@@ -54,7 +54,7 @@ func launch(ctx context.Context, ready func() bool, name string, args ...string)
 		select {
 		case <-done:
 			cancel()
-			return nil, fmt.Errorf("%s exited by itself", name)
+			return nil, fmt.Errorf("%s exited unexpectedly", name)
 		case <-end:
 			p.stop()
 			return nil, fmt.Errorf("%s is not ready after %s", name, startTime)
